@@ -100,3 +100,17 @@ def test_every_code_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "query-language.md").read_text("utf-8")
     documented = re.findall(r"^\| `([TQL]\d+)` \|", page, re.MULTILINE)
     assert sorted(documented) == sorted([SYNTAX_CODE, *CODES, *LINT_CODES])
+
+
+def test_in_before_a_text_is_told_wherever_it_stands() -> None:
+    report = lint(
+        "query a() {\n"
+        '  match { $v: Vessel  $v.name in ("A")  not { $v tows $w  $w.name in "B" } }\n'
+        '  return { $v.name, case { $v.code in ["A"]: 1, $v.code in "C": 2 } as n }\n'
+        "}\n"
+    )
+    assert [(problem.code, problem.position.line) for _, problem in report.problems] == [
+        ("L303", 2),
+        ("L303", 2),
+        ("L303", 3),
+    ]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 from omnigraph.errors import Problem
 from omnigraph.language.query.ast import (
     BindingClause,
     Comparison,
+    ComparisonOperator,
+    ExpressionSyntax,
     MutationBody,
     Query,
     ReadBody,
+    ScalarLiteral,
     TraversalClause,
     Update,
 )
@@ -41,11 +45,13 @@ UNPARAMETERISED = "L101"
 NEVER_UPDATED = "L201"
 CARTESIAN = "L301"
 SIGNED_NUMBER = "L302"
+IN_A_TEXT = "L303"
 LINT_CODES = {
     UNPARAMETERISED: "a mutation without parameters",
     NEVER_UPDATED: "an optional property that no update of its type sets",
     CARTESIAN: "parts of a match that nothing connects",
     SIGNED_NUMBER: "a signed number after a value, without a comma: it is a value of its own",
+    IN_A_TEXT: "in before a text: it asks whether the value is a part of the text",
 }
 
 
@@ -123,6 +129,32 @@ def _find_warnings(query: Query, source: Source) -> Iterator[Problem]:
             span,
             "put a blank after the sign to subtract, or a comma before it",
         )
+
+    for comparison in sorted(_find_comparisons(query.body), key=lambda each: each.span.start):
+        if comparison.operator is ComparisonOperator.IN and _is_text(comparison.right):
+            yield source.problem(
+                IN_A_TEXT,
+                "this asks whether the value is a part of the text",
+                comparison.right.span,
+                "write = and the text, or in and a list: in [...]",
+            )
+
+
+def _find_comparisons(part: object) -> Iterator[Comparison]:
+    """Yield the comparisons in a syntax tree, those in blocks too."""
+    waiting = [part]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, tuple):
+            waiting += cast("tuple[object, ...]", each)
+        elif is_dataclass(each):
+            waiting += [cast("object", getattr(each, field.name)) for field in fields(each)]
+        if isinstance(each, Comparison):
+            yield each
+
+
+def _is_text(expression: ExpressionSyntax) -> bool:
+    return isinstance(expression, ScalarLiteral) and isinstance(expression.value, str)
 
 
 def _find_signed_numbers(body: ReadBody | MutationBody, text: str) -> Iterator[Span]:
