@@ -22,7 +22,7 @@ from omnigraph.language.query.check.queries import check_query
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.plan.operators import ReadPlan
 from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.typed_tree import TypedQuery, TypedRead
+from omnigraph.language.query.typed_tree import TypedMutation, TypedQuery
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.source import Source
@@ -169,7 +169,7 @@ def checked(file: QueryDocument, catalog: Catalog, source: Source) -> list[Typed
 
 def planned(queries: list[TypedQuery]) -> list[ReadPlan]:
     """The plans of the reads; a mutation is its own plan."""
-    return [plan_read(query) for query in queries if isinstance(query, TypedRead)]
+    return [plan_read(query) for query in queries if not isinstance(query, TypedMutation)]
 
 
 def mix(queries: int, seed: int) -> Source:

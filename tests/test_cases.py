@@ -19,7 +19,7 @@ from omnigraph.errors import Json, OmniGraphError, Position, Problem, QueryError
 from omnigraph.graph import Graph
 from omnigraph.language.query import CompiledQuery, Severity, compile_query, lint_queries
 from omnigraph.language.query.plan import print_plan
-from omnigraph.language.query.typed_tree import TypedRead
+from omnigraph.language.query.typed_tree import TypedMutation, columns_of
 from omnigraph.language.schema import Schema, encode_ir, parse_schema, plan_migration
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.query import QueryRequest
@@ -85,6 +85,7 @@ DAILY_ON_SPARK: Final = (
     "ties-by-all-variables",
     "paths-everywhere",
     "shortest-paths",
+    "unions-on-both",
     "values-of-every-type",
 )
 """One case for each operator, aggregate and kind of value. Each takes Spark a second or more."""
@@ -414,9 +415,9 @@ def _compiled(step: Step, text: str, schema: Schema) -> CompiledQuery:
 
 
 def _columns(section: Section, compiled: CompiledQuery) -> str:
-    if not isinstance(compiled.typed, TypedRead):
+    if isinstance(compiled.typed, TypedMutation):
         raise Mismatch(section, "a mutation has no columns")
-    return "\n".join(f"{column.name}: {column.expression.type}" for column in compiled.typed.columns)
+    return "\n".join(f"{column.name}: {column.type}" for column in columns_of(compiled.typed))
 
 
 def _problems_of(act: Callable[[], object]) -> list[Problem]:

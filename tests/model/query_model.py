@@ -22,6 +22,7 @@ from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
+    AnyTypedRead,
     Arithmetic,
     Call,
     Choose,
@@ -47,12 +48,16 @@ from omnigraph.language.query.typed_tree import (
     Truth,
     TypedBinding,
     TypedExistence,
+    TypedInterfaceRead,
     TypedNegation,
     TypedOptional,
     TypedOrderKey,
     TypedRead,
     TypedTraversal,
+    TypedUnion,
     TypeName,
+    columns_of,
+    single_reads_of,
 )
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
@@ -147,26 +152,81 @@ def _frozen(value: Json) -> object:
 # ------------------------------------------------------------------------------------------------ result
 
 
-def expected(query: TypedRead, asked: Asked) -> Expected:
+def expected(query: AnyTypedRead, asked: Asked) -> Expected:
     """What a query may answer."""
+    if isinstance(query, TypedUnion):
+        return _united(query, asked)
+    first = single_reads_of(query)[0]
+    limit = None if first.limit is None else cast(int, _value(first.limit, {}, asked))
+    offset = 0 if first.offset is None else cast(int, _value(first.offset, {}, asked))
+    types = columns_of(query)
+    if _is_grouped(first):
+        return Expected(
+            _in_lines(_in_runs(_result_rows(query, asked), _column_keys(first.order, types)), types), limit, offset
+        )
+    ranks: Mapping[str, int] = {}
+    if isinstance(query, TypedRead):
+        rows, ranks = _matched(query, asked, None if limit is None else limit + offset)
+        found = [(query, row) for row in rows]
+    else:
+        found = _solved(query, asked)
+    found = [(read, row) for read, row in found if _kept(_columns(read, row, asked), read, asked)]
+    keys: list[_Key[_Solution]] = [_row_key(place, order, ranks, asked) for place, order in enumerate(first.order)]
+    if keys:
+        faces = query.interface_variables if isinstance(query, TypedInterfaceRead) else ()
+        keys += [key for name in sorted(first.variables) for key in _id_keys(name, with_type=name in faces)]
+    runs = _in_runs(found, keys)
+    return Expected(_in_lines([[_columns(*each, asked) for each in run] for run in runs], types), limit, offset)
+
+
+def _united(query: TypedUnion, asked: Asked) -> Expected:
+    rows: list[Mapping[str, Value]] = []
+    for branch in query.branches:
+        pairs = list(zip(columns_of(branch), query.columns, strict=True))
+        rows += [
+            {own.name: met(row[own.name], own.type, united.type) for own, united in pairs}
+            for row in _result_rows(branch, asked)
+        ]
+    if query.distinct:
+        rows = list({tuple(row.values()): row for row in rows}.values())
     limit = None if query.limit is None else cast(int, _value(query.limit, {}, asked))
     offset = 0 if query.offset is None else cast(int, _value(query.offset, {}, asked))
-    if query.distinct or any(isinstance(column.expression, Aggregate) for column in query.columns):
-        return Expected(_grouped(query, asked), limit, offset)
-    rows, ranks = _matched(query, asked, None if limit is None else limit + offset)
-    rows = [row for row in rows if _kept(_columns(query, row, asked), query, asked)]
-    keys: list[_Key[Row]] = [_row_key(order, query, ranks, asked) for order in query.order]
-    if keys:
-        keys += [_id_key(name) for name in sorted(query.variables)]
+    runs = _in_runs(rows, _column_keys(query.order, query.columns))
+    return Expected(_in_lines(runs, query.columns), limit, offset)
 
-    def shown_row(row: Row) -> Line:
-        return line({each.name: _shown(_value(each.expression, row, asked), each.expression) for each in query.columns})
 
-    return Expected(tuple(tuple(map(shown_row, run)) for run in _in_runs(rows, keys)), limit, offset)
+_Solution: TypeAlias = tuple[TypedRead, Row]
+"""A row of a match, and the read that it belongs to: the one of its types, where there are interface variables."""
+
+
+def _solved(query: TypedRead | TypedInterfaceRead, asked: Asked) -> list[_Solution]:
+    return [(read, row) for read in single_reads_of(query) for row in solutions(read.clauses, asked, {})]
+
+
+def _is_grouped(query: TypedRead) -> bool:
+    return query.distinct or any(isinstance(column.expression, Aggregate) for column in query.columns)
+
+
+def _in_lines(
+    runs: Iterable[Iterable[Mapping[str, Value]]], columns: Sequence[ColumnValue]
+) -> tuple[tuple[Line, ...], ...]:
+    return tuple(
+        tuple(line({each.name: _shown(row[each.name], each) for each in columns}) for row in run) for run in runs
+    )
+
+
+def _result_rows(query: TypedRead | TypedInterfaceRead, asked: Asked) -> list[Mapping[str, Value]]:
+    """The rows of a result without order: groups, or a row for each match."""
+    found = _solved(query, asked)
+    first = single_reads_of(query)[0]
+    if _is_grouped(first):
+        return _grouped(found, first, asked)
+    shown = [(read, _columns(read, row, asked)) for read, row in found]
+    return [columns for read, columns in shown if _kept(columns, read, asked)]
 
 
 def _columns(query: TypedRead, row: Row, asked: Asked) -> Mapping[str, Value]:
-    return {each.name: _value(each.expression, row, asked) for each in query.columns} if query.having else {}
+    return {each.name: _value(each.expression, row, asked) for each in query.columns}
 
 
 def _kept(columns: Mapping[str, Value], query: TypedRead, asked: Asked) -> bool:
@@ -175,30 +235,37 @@ def _kept(columns: Mapping[str, Value], query: TypedRead, asked: Asked) -> bool:
     return all(_truth(condition, named, asked) is True for condition in query.having)
 
 
-def _row_key(order: TypedOrderKey, query: TypedRead, ranks: Mapping[str, int], asked: Asked) -> _Key[Row]:
+def _row_key(place: int, order: TypedOrderKey, ranks: Mapping[str, int], asked: Asked) -> _Key[_Solution]:
     expression = order.expression
     if isinstance(expression, Distance):
-        return lambda row: ranks[row[expression.target.variable].id], False
-    shown = _unaliased(expression, query)
-    return lambda row: _value(shown, row, asked), order.descending
+        return lambda found: ranks[found[1][expression.target.variable].id], False
+
+    def key(found: _Solution) -> Value:
+        read, row = found
+        return _value(_unaliased(read.order[place].expression, read), row, asked)
+
+    return key, order.descending
 
 
-def _id_key(variable: str) -> _Key[Row]:
-    def identity(row: Row) -> Value:
-        found = row[variable]
-        return None if found is None else found.nodes if isinstance(found, Path) else found.id
+def _id_keys(variable: str, *, with_type: bool) -> list[_Key[_Solution]]:
+    """The id; of an interface variable the type before it."""
 
-    return identity, False
+    def identity(found: _Solution) -> Value:
+        bound = found[1][variable]
+        return None if bound is None else bound.nodes if isinstance(bound, Path) else bound.id
 
-
-def _group_key(order: TypedOrderKey) -> _Key[Mapping[str, Value]]:
-    column = order.expression
-    assert isinstance(column, ColumnValue)
-    return lambda row: row[column.name], order.descending
+    types: list[_Key[_Solution]] = [(lambda found: found[0].variables[variable], False)] if with_type else []
+    return [*types, (identity, False)]
 
 
-def _column_key(name: str) -> _Key[Mapping[str, Value]]:
-    return lambda row: row[name], False
+def _column_keys(order: Sequence[TypedOrderKey], columns: Sequence[ColumnValue]) -> list[_Key[Mapping[str, Value]]]:
+    """Where there is an order it is total: columns break ties."""
+    stated = [(key.expression, key.descending) for key in order]
+    keys: list[_Key[Mapping[str, Value]]] = []
+    for column, descending in (*stated, *((each, False) for each in columns)) if order else ():
+        assert isinstance(column, ColumnValue)
+        keys.append((lambda row, name=column.name: row[name], descending))
+    return keys
 
 
 def _unaliased(expression: Expression, query: TypedRead) -> Expression:
@@ -220,31 +287,26 @@ def _nulls_first(value: Value) -> tuple[Value, ...]:
     return () if value is None else (value,)
 
 
-def _grouped(query: TypedRead, asked: Asked) -> tuple[tuple[Line, ...], ...]:
-    plain = [column.expression for column in query.columns if not isinstance(column.expression, Aggregate)]
-    groups: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
-    for row in solutions(query.clauses, asked, {}):
-        groups[tuple(_value(key, row, asked) for key in plain)].append(row)
-    if not plain and not groups:
+def _grouped(found: Iterable[_Solution], first: TypedRead, asked: Asked) -> list[Mapping[str, Value]]:
+    groups: dict[tuple[Value, ...], list[_Solution]] = defaultdict(list)
+    for read, row in found:
+        plain = [column.expression for column in read.columns if not isinstance(column.expression, Aggregate)]
+        groups[tuple(_value(key, row, asked) for key in plain)].append((read, row))
+    if all(isinstance(column.expression, Aggregate) for column in first.columns) and not groups:
         groups[()] = []
     made: list[Mapping[str, Value]] = [
-        {each.name: _of_group(each.expression, rows, asked) for each in query.columns} for rows in groups.values()
+        {each.name: _of_group(place, each.expression, rows, asked) for place, each in enumerate(first.columns)}
+        for rows in groups.values()
     ]
-    made = [row for row in made if _kept(row, query, asked)]
-    # Where there is an order it is total: columns break ties.
-    ties = [_column_key(column.name) for column in query.columns] if query.order else []
-    keys = [*(_group_key(order) for order in query.order), *ties]
-    types = {column.name: column.expression for column in query.columns}
-    return tuple(
-        tuple(line({name: _shown(value, types[name]) for name, value in row.items()}) for row in run)
-        for run in _in_runs(made, keys)
-    )
+    return [row for row in made if _kept(row, first, asked)]
 
 
-def _of_group(expression: Expression, rows: list[Row], asked: Asked) -> Value:
+def _of_group(place: int, expression: Expression, rows: list[_Solution], asked: Asked) -> Value:
+    """The value of a column, whose expression is another one where types differ."""
+    shown = [(read.columns[place].expression, row) for read, row in rows]
     if not isinstance(expression, Aggregate):
-        return _value(expression, rows[0], asked)
-    found = (_value(expression.argument, row, asked) for row in rows)
+        return _value(*shown[0], asked)
+    found = (_value(each.argument, row, asked) for each, row in shown if isinstance(each, Aggregate))
     values = [value for value in found if value is not None]
     if expression.distinct:
         values = list(dict.fromkeys(values))

@@ -26,7 +26,8 @@ from tests.model import query_model
 from tests.model.query_model import Entity
 
 SCHEMA: Final = """
-node Vessel {
+interface Coded { code: String  size: I64? }
+node Vessel implements Coded {
   code: String @key
   name: String @index
   kind: enum(ferry, tanker, tug) @index
@@ -42,7 +43,7 @@ node Vessel {
   safe: Bool?
   prof: Vector(2)?
 }
-node Port { code: String @key  name: String?  depth: F64?  berths: U32?  opened: Date? }
+node Port implements Coded { code: String @key  name: String?  depth: F64?  berths: U32?  opened: Date? }
 edge Tows: Vessel -> Vessel { since: I64?  note: String? }
 edge Near: Port -> Port
 edge Escorts: Vessel -> Vessel

@@ -33,12 +33,14 @@ class Read:
 class _Scope:
     """What a clause can speak of, and what is written so far.
 
+    ``faces``: variables of an interface, and what is reached from them: nodes of several types.
     ``optional``: what an optional block binds, which cannot be ranked.
     """
 
     draw: st.DrawFn
     nodes: dict[str, NodeType] = field(default_factory=dict[str, NodeType])
     edges: dict[str, EdgeType] = field(default_factory=dict[str, EdgeType])
+    faces: dict[str, NodeType] = field(default_factory=dict[str, NodeType])
     optional: set[str] = field(default_factory=set[str])
     paths: set[str] = field(default_factory=set[str])
     declared: dict[str, str] = field(default_factory=dict[str, str])
@@ -71,7 +73,7 @@ class _Scope:
 
     def properties(self, fits: Callable[[ValueType], bool]) -> list[tuple[str, ValueType]]:
         """Properties of bound variables, each as it is written."""
-        bound = [*self.nodes.items(), *self.edges.items()]
+        bound = [*self.nodes.items(), *self.edges.items(), *self.faces.items()]
         found = [
             (f"${variable}.{name}", declared.type) for variable, of in bound for name, declared in of.properties.items()
         ]
@@ -176,7 +178,7 @@ def _text(scope: _Scope, depth: int) -> str:
         case "concat":
             return f"concat({text}, {_operand(scope, _TEXT, depth)})"
         case "type":
-            return f"type(${scope.chosen(sorted({**scope.nodes, **scope.edges}))})"
+            return f"type(${scope.chosen(sorted({**scope.nodes, **scope.edges, **scope.faces}))})"
         case _:
             return f"{scope.chosen(['lower', 'upper', 'trim'])}({text})"
 
@@ -215,7 +217,7 @@ def _compared(scope: _Scope) -> str:
 
 def _identity(scope: _Scope) -> str:
     """Whether two variables of one type are the same; of one alone, whether it is itself."""
-    bound = {**scope.nodes, **scope.edges}
+    bound = {**scope.nodes, **scope.edges, **scope.faces}
     left = scope.chosen(sorted(bound))
     right = scope.chosen(sorted(name for name, type_ in bound.items() if type_ is bound[left]))
     return f"${left} {scope.chosen(['=', '!='])} ${right}"
@@ -408,7 +410,7 @@ def _optionals(scope: _Scope) -> list[str]:
 def _plain_columns(scope: _Scope) -> list[str]:
     paths = [f"{function}(${name})" for name in sorted(scope.paths) for function in ("hops", "nodes", "edges")]
     return [
-        *(f"${name}" for name in sorted(scope.nodes)),
+        *(f"${name}" for name in sorted({**scope.nodes, **scope.faces})),
         *(name for name, _ in scope.properties(lambda _: True)),
         *paths,
     ]
@@ -461,7 +463,9 @@ def _result(scope: _Scope) -> str:
         of_variable, type_ = scope.draw(st.sampled_from(scope.properties(_is_single)))
         names[f"coalesce({of_variable}, {_computed(scope, type_)})"] = "k"
     columns = [name if name == shown else f"{name} as {shown}" for name, shown in names.items()]
-    sortable = {name for name, _ in scope.properties(_is_single)} | {f"${name}" for name in scope.nodes}
+    sortable = {name for name, _ in scope.properties(_is_single)} | {
+        f"${name}" for name in (*scope.nodes, *scope.faces)
+    }
     keys = [shown for name, shown in names.items() if name in sortable or shown in {"t", "k"}]
     distinct = not grouped and scope.is_so(4)
     if grouped:
@@ -489,6 +493,47 @@ def _result(scope: _Scope) -> str:
     if ordered and scope.is_so(3):
         parts.append(f"offset {scope.draw(st.integers(0, 3))}")
     return " ".join(parts)
+
+
+_CODED: Final = NodeType("Coded", (), {name: CATALOG.nodes["Port"].properties[name] for name in ("code", "size")})
+"""The nodes that implement the interface, as far as a query can read them."""
+
+
+def _face(scope: _Scope) -> str:
+    name = scope.new_name("f")
+    scope.faces[name] = _CODED
+    inside = f" {{ size: {_value(scope, ValueType(Scalar.I64))} }}" if scope.is_so(4) else ""
+    return f"${name}: Coded{inside}"
+
+
+def _from_face(scope: _Scope, begin: str) -> str:
+    """A traversal from a variable of an interface: for one of its types, or for each another one."""
+    end = scope.new_name("n")
+    match scope.chosen(["within", "within", "across", "across", "to a port"]):
+        case "within":
+            word, type_ = scope.draw(st.sampled_from([("tows", "Vessel"), ("escorts", "Vessel"), ("near", "Port")]))
+            scope.nodes[end] = CATALOG.nodes[type_]
+            return f"${begin} {word}{scope.chosen(HOPS)} ${end}"
+        case "across":
+            scope.faces[end] = _CODED
+            return f"${begin} {scope.chosen(['callsAt', 'serves', 'callsAt|serves'])} ${end}"
+        case _:
+            scope.nodes[end] = CATALOG.nodes["Port"]
+            return f"${end}: Port  ${begin} callsAt ${end}"
+
+
+@st.composite
+def interface_reads(draw: st.DrawFn) -> Read:
+    """Patterns with one or two variables of an interface."""
+    scope = _Scope(draw)
+    match = [_face(scope)]
+    match += [_from_face(scope, "f0")] if scope.is_so() else []
+    if not scope.nodes or scope.is_so(4):
+        match.append(_new_part(scope))
+    if scope.is_so(4):
+        match.append(_face(scope))
+    match += _clauses(scope, draw(st.integers(0, 2)))
+    return _as_read(scope, [*match, *_optionals(scope)], _result(scope))
 
 
 def _as_read(scope: _Scope, match: Sequence[str], result: str) -> Read:
@@ -601,3 +646,35 @@ def searches(draw: st.DrawFn) -> Read:
         )
     search = _search(scope)
     return _as_read(scope, [*match, draw(st.sampled_from([search, f"not {{ {search} }}"]))], _result(scope))
+
+
+@st.composite
+def unions(draw: st.DrawFn) -> Read:
+    """Two or three matches with columns of types that meet, in order or not."""
+    first = _Scope(draw)
+    matches = [_match(first)]
+    types = draw(st.lists(st.sampled_from(first.properties(_is_single)), min_size=1, max_size=3))
+    branches = [_branch(first, matches[0], types)]
+    for _ in range(draw(st.integers(1, 2))):
+        scope = replace(first, nodes={}, edges={}, faces={}, optional=set(), paths=set())
+        match = [_face(scope), _new_part(scope)] if scope.is_so(4) else _match(scope)
+        branches.append(_branch(scope, match, types))
+    word = "union distinct" if first.is_so(3) else "union"
+    parts = [f"\n  {word} ".join(branches)]
+    ordered = first.is_so()
+    parts += [_ordered(first, [f"c{number}" for number in range(len(types))])] if ordered else []
+    parts += [_limited(first)] if first.is_so(3) else []
+    parts += [f"offset {draw(st.integers(0, 3))}"] if ordered and first.is_so(3) else []
+    declared = ", ".join(f"${name}: {type_}" for name, type_ in first.declared.items())
+    return Read(f"query q({declared}) {{\n  {' '.join(parts)}\n}}", first.params)
+
+
+def _branch(scope: _Scope, match: Sequence[str], types: Sequence[tuple[str, ValueType]]) -> str:
+    """One branch: a column of each type, sometimes null, sometimes as an extreme of groups."""
+    columns = ["null" if scope.is_so(8) else _operand(scope, type_, 1) for _, type_ in types]
+    grouped = "null" not in columns and scope.is_so(5)
+    if grouped:
+        columns = [f"{scope.chosen(['min', 'max'])}({name})" for name in columns]
+    distinct = not grouped and scope.is_so(4)
+    shown = ", ".join(f"{column} as c{number}" for number, column in enumerate(columns))
+    return f"match {{ {' '.join(match)} }} return {'distinct ' * distinct}{{ {shown} }}"

@@ -150,3 +150,39 @@ def test_a_match_of_many_steps_is_explained_and_profiled(tmp_path: Path) -> None
     profile = graph.profile(text)
     assert str(profile).count("Expand") == steps
     assert sum(str(each["operator"]).startswith("Expand") for each in operators(profile)) == steps
+
+
+# --------------------------------------------------------------------------------------------- unions
+
+
+UNITED = """
+query q() {
+  match { $a: Person { name: "p3" }  $a knows $b } return { $b.name as n }
+  union match { $a: Person } return { $a.name as n }
+  order { n }
+  limit 5 offset 2
+}
+"""
+
+
+def test_a_union_is_explained_as_the_sum_of_its_branches(graph: Graph) -> None:
+    lines = graph.explain(UNITED).splitlines()
+    united = next(line for line in lines if "Union" in line)
+    branches = [line for line in lines if "Project" in line]
+    assert len(branches) == 2
+    counted = [int(line.partition("~")[2].partition(" rows")[0]) for line in (united, *branches)]
+    assert counted[0] == sum(counted[1:])
+
+
+def test_a_branch_gives_no_more_rows_than_the_limit_shows_and_skips(graph: Graph) -> None:
+    profile = graph.profile(UNITED)
+    cut = [each["rows"] for each in operators(profile) if str(each["operator"]).startswith("TopRows")]
+    assert cut == [4, 7]
+    assert [find(profile, name)["rows"] for name in ("Limit", "Sort", "Union")] == [5, 7, 11]
+
+
+def test_branches_beyond_a_limit_are_not_run(graph: Graph) -> None:
+    text = UNITED.replace("order { n }", "").replace("offset 2", "").replace("limit 5", "limit 3")
+    profile = graph.profile(text)
+    scans = [line for line in str(profile).splitlines() if "Scan" in line]
+    assert ["not run" in line for line in scans] == [False, True]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import Json
 from omnigraph.language.query import compile_query
-from omnigraph.language.query.typed_tree import TypedRead
+from omnigraph.language.query.typed_tree import TypedMutation
 from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import counting, execute
@@ -24,7 +24,17 @@ from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from omnigraph.read.result import assemble as answer
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, Moment, World, new_world
-from tests.read.read_strategies import Read, computations, counts, filters, joins, reads, searches
+from tests.read.read_strategies import (
+    Read,
+    computations,
+    counts,
+    filters,
+    interface_reads,
+    joins,
+    reads,
+    searches,
+    unions,
+)
 from tests.selection import sized
 
 WORLDS = sized(3, 12)
@@ -66,7 +76,7 @@ def assert_answered(world: World, moment: Moment, read: Read, strategy: Strategy
     """The answer is one that the model allows."""
     compiled = compile_query(read.text, CATALOG)
     typed = compiled.typed
-    assert isinstance(typed, TypedRead)
+    assert not isinstance(typed, TypedMutation)
     asked = Asked(moment.model, compiled.bind_parameters(read.params), time.time_ns() // 1_000_000)
     question = QueryRequest(read.text, params=read.params)
     result = run_query(world.graph._manifest, question, moment.branch, moment.at, QueryOptions(strategy=strategy))
@@ -120,6 +130,20 @@ def test_computed_values(worlds: list[World], data: st.DataObject) -> None:
 @given(data=st.data())
 def test_counts_of_walks(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, counts(), sizes)
+
+
+@both_sizes
+@budget(14)
+@given(data=st.data())
+def test_interfaces(worlds: list[World], sizes: str, data: st.DataObject) -> None:
+    check(worlds, data, interface_reads(), sizes)
+
+
+@both_sizes
+@budget(14)
+@given(data=st.data())
+def test_unions(worlds: list[World], sizes: str, data: st.DataObject) -> None:
+    check(worlds, data, unions(), sizes)
 
 
 @both_sizes

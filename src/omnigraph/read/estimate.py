@@ -43,6 +43,8 @@ from omnigraph.language.query.plan import (
     Select,
     Sort,
     TopRanked,
+    TopRows,
+    Union,
     With,
     Without,
     walk_plan,
@@ -166,18 +168,21 @@ class CardinalityEstimator:
                 return self._rows_of(plan.input) * _BLOCK
             case TopRanked() | Fuse():
                 return self._estimate_ranked(plan)
+            case Union():
+                return sum(map(self._rows_of, plan.branches))
             case _:
                 return self._estimate_result(plan)
 
-    def _estimate_result(self, plan: Mark | Optional | Group | Keep | Sort | Limit | Project) -> float:
+    def _estimate_result(self, plan: Mark | Optional | Group | Keep | Sort | Limit | TopRows | Project) -> float:
         rows = self._rows_of(plan.input)
         match plan:
             case Group():
                 return max(1.0, rows * _GROUPS_PER_ROW) if plan.keys else 1.0
             case Keep():
                 return rows * _RANGE
-            case Limit():
-                limit = plan.count.value if isinstance(plan.count, Constant) else None
+            case Limit() | TopRows():
+                count = plan.count if isinstance(plan, Limit) else plan.limit
+                limit = count.value if isinstance(count, Constant) else None
                 return min(rows, limit) if isinstance(limit, int) else rows
             case Optional():
                 return rows * max(1.0, self._rows_of(plan.inner))

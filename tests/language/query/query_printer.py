@@ -28,14 +28,25 @@ def print_query(query: ast.Query) -> str:
         for word, text in (("description", query.description), ("instruction", query.instruction))
         if text is not None
     )
-    body = _read(query.body) if isinstance(query.body, ast.ReadBody) else _mutation(query.body)
-    return f"query {query.name}({parameters}){annotations} {{ {' '.join(body)} }}\n"
+    return f"query {query.name}({parameters}){annotations} {{ {' '.join(_body(query))} }}\n"
+
+
+def _body(query: ast.Query) -> list[str]:
+    match query.body:
+        case ast.ReadBody():
+            return [*_branch(query.body), *_tail(query.body)]
+        case ast.UnionBody():
+            first, *others = query.body.branches
+            word = "union distinct" if query.body.distinct else "union"
+            return [*_branch(first), *(part for each in others for part in (word, *_branch(each))), *_tail(query.body)]
+        case ast.MutationBody():
+            return _mutation(query.body)
 
 
 # ------------------------------------------------------------------------------------------------ reading
 
 
-def _read(read: ast.ReadBody) -> list[str]:
+def _branch(read: ast.ReadBody) -> list[str]:
     parts = _match(read.clauses)
     parts += [
         f"return {'distinct ' * read.distinct}{{",
@@ -44,6 +55,11 @@ def _read(read: ast.ReadBody) -> list[str]:
     ]
     if read.having:
         parts += ["having {", *_clauses(read.having), "}"]
+    return parts
+
+
+def _tail(read: ast.ReadBody | ast.UnionBody) -> list[str]:
+    parts: list[str] = []
     if read.order:
         parts.append(f"order {{ {', '.join(map(_order_key, read.order))} }}")
     if read.limit is not None:

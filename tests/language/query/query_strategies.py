@@ -19,6 +19,7 @@ KEYWORDS = (
     *("insert", "update", "delete", "set", "where", "now", "nearest", "search", "match_text", "fuzzy", "bm25", "rrf"),
     *("count", "sum", "avg", "min", "max", "distinct", "true", "false", "null", "date", "datetime", "and", "or", "in"),
     *("ends_with", "matches", "exists", "having", "offset", "collect", "optional", "case", "else", "lower", "type"),
+    "union",
 )
 LITERAL_WORDS = ("true", "false", "null")
 
@@ -245,6 +246,22 @@ reads = st.builds(
     having=st.lists(conditions, max_size=2).map(tuple),
 )
 
+_branches = st.builds(
+    ast.ReadBody,
+    clauses=st.lists(clauses, min_size=1, max_size=2).map(tuple),
+    projections=st.lists(_projections, min_size=1, max_size=2).map(tuple),
+    distinct=st.booleans(),
+    having=st.lists(conditions, max_size=1).map(tuple),
+)
+unions = st.builds(
+    ast.UnionBody,
+    branches=st.lists(_branches, min_size=2, max_size=3).map(tuple),
+    distinct=st.booleans(),
+    order=st.lists(order_keys, max_size=2).map(tuple),
+    limit=st.none() | variables,
+    offset=st.none() | st.builds(ast.ScalarLiteral, st.integers(0, MAX_LIMIT)),
+)
+
 _assigned_values = values | expressions | conditions
 _assignments = st.lists(st.builds(ast.Assignment, names(), _assigned_values), min_size=1, max_size=3).map(tuple)
 _predicates = st.builds(
@@ -274,7 +291,7 @@ queries = st.builds(
     ast.Query,
     name=names(),
     parameters=st.lists(parameters, max_size=3).map(tuple),
-    body=reads | mutations,
+    body=reads | unions | mutations,
     description=st.none() | texts,
     instruction=st.none() | texts,
 )

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from omnigraph.language.query import compile_query
-from omnigraph.language.query.typed_tree import TypedRead
+from omnigraph.language.query.typed_tree import TypedMutation
 from omnigraph.read.query import QueryRequest
 from tests.executors import on_spark
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, World, new_world
-from tests.read.read_strategies import Read, computations, counts, reads
+from tests.read.read_strategies import Read, computations, counts, interface_reads, reads, unions
 from tests.selection import sized
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def check(session: SparkSession, worlds: list[World], data: st.DataObject, readi
     note(f"{read.text}\n{read.params}")
     compiled = compile_query(read.text, CATALOG)
     typed = compiled.typed
-    assert isinstance(typed, TypedRead)
+    assert not isinstance(typed, TypedMutation)
     asked = Asked(moment.model, compiled.bind_parameters(read.params), time.time_ns() // 1_000_000)
     allowed = expected(typed, asked)
     for way in on_spark(session).ways.values():
@@ -69,3 +69,9 @@ def test_computed_values_on_spark(spark: SparkSession, worlds: list[World], data
 @given(data=st.data())
 def test_counts_of_walks_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
     check(spark, worlds, data, counts())
+
+
+@budget(1)
+@given(data=st.data())
+def test_unions_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
+    check(spark, worlds, data, interface_reads() | unions())

@@ -32,6 +32,7 @@ from omnigraph.language.query.query_layout import format_queries
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
+    AnyTypedRead,
     Arithmetic,
     AssignedValue,
     Block,
@@ -87,6 +88,7 @@ __all__ = [
     "Aggregate",
     "AggregateFunction",
     "And",
+    "AnyTypedRead",
     "Arithmetic",
     "ArithmeticOperator",
     "AssignedValue",
@@ -178,9 +180,9 @@ class CompiledQuery:
         return self.query.name
 
     @property
-    def read(self) -> TypedRead | None:
+    def read(self) -> AnyTypedRead | None:
         """The query itself, if it is a read; the match of a mutation, if it has one."""
-        return self.typed if isinstance(self.typed, TypedRead) else self.typed.match
+        return self.typed.match if isinstance(self.typed, TypedMutation) else self.typed
 
     @property
     def read_plan(self) -> ReadPlan | None:
@@ -240,7 +242,7 @@ def _compile(text: Source, schema: _CatalogIdentity, name: str | None) -> Compil
     typed = check_query(query, schema.catalog, text)
     if isinstance(typed, list):
         raise QueryError(typed)
-    return CompiledQuery(query, typed, plan_read(typed) if isinstance(typed, TypedRead) else plan_mutation(typed))
+    return CompiledQuery(query, typed, plan_mutation(typed) if isinstance(typed, TypedMutation) else plan_read(typed))
 
 
 def _read(source: str | Path | Source) -> Source:

@@ -12,6 +12,7 @@ _LOOK_BACK = 500
 _TEXT = "put a text in double quotes"
 _EDGE = "an edge is written with a lowercase first letter: '<recased>'"
 _PARTS = "the parts of a read are match, return, having, order { ... }, limit n and offset n, in this order"
+_AFTER_UNION = "order, limit and offset stand once, after the last branch of a union"
 _WHICH = "say which ones: where property = value"
 _SET = "write update $x set { property: value }, where $x is a variable of the match"
 _MATCH_FIRST = (
@@ -30,6 +31,7 @@ TERMINAL_WORDS = {
     "_LIMIT": "'limit'",
     "_OFFSET": "'offset'",
     "_HAVING": "'having'",
+    "UNION": "'union'",
     "_SET": "'set'",
     "_WHERE": "'where'",
     "INSERT": "'insert'",
@@ -135,6 +137,8 @@ _MISTAKES = (
     _Mistake(r"[{@]", "write the parentheses even when there are no parameters: ()", before=r"\bquery\s+\w+"),
     _Mistake(r"[)}\]]", "leave out the comma before it", before=","),
     _Mistake(r"(?:match|insert|update|delete)\b", "write query name() { ... } around it", before=r"\A"),
+    _Mistake(r"(?i:all)\b", "leave it out: union keeps every row, union distinct each once", before=r"\bunion"),
+    _Mistake(r"union\b", _AFTER_UNION, before=r"\}|\d|\$\w+"),
     _Mistake(r"(?:match|return|having|order|limit|offset)\b", _PARTS),
     _Mistake(r"(?:insert|update|delete)\b", "a query reads or writes, not both: make it two queries", before=r"\}|\d"),
     _Mistake("", _WHICH, before=r"\bdelete\s+[A-Z]\w*|\bupdate\s+[A-Z]\w*\s+set\s*\{[^{}]*\}"),

@@ -400,6 +400,17 @@ class ReadBody:
 
 
 @dataclass(frozen=True, slots=True)
+class UnionBody:
+    """``match { } return { } union distinct match { } return { } order { } limit n offset m``."""
+
+    branches: tuple[ReadBody, ...]
+    distinct: bool = False
+    order: tuple[OrderKey, ...] = ()
+    limit: ScalarLiteral | Variable | None = None
+    offset: ScalarLiteral | Variable | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """``property: value`` in an insert or update."""
 
@@ -485,7 +496,7 @@ class Query:
 
     name: str
     parameters: tuple[Parameter, ...]
-    body: ReadBody | MutationBody
+    body: ReadBody | UnionBody | MutationBody
     description: str | None = None
     instruction: str | None = None
     span: Span = span_field()

@@ -13,6 +13,7 @@ from omnigraph.language.query.plan import walk_expression
 from omnigraph.language.query.typed_tree import (
     Block,
     Clause,
+    ColumnValue,
     DeleteBound,
     DeleteEdges,
     DeleteNodes,
@@ -20,15 +21,17 @@ from omnigraph.language.query.typed_tree import (
     InsertEdge,
     InsertNode,
     Predicate,
-    ResultColumn,
     Statement,
     TypedBinding,
+    TypedMutation,
     TypedOptional,
     TypedQuery,
     TypedRead,
     TypedTraversal,
     UpdateBound,
     UpdateNodes,
+    columns_of,
+    single_reads_of,
 )
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.types import Scalar, ValueType
@@ -97,10 +100,10 @@ class OperationDescriptor:
 
 def describe_operation(query: TypedQuery, catalog: Catalog) -> OperationDescriptor:
     """Describe a checked query."""
-    if isinstance(query, TypedRead):
+    if not isinstance(query, TypedMutation):
         return OperationDescriptor(
-            result=tuple(_describe_column(column) for column in query.columns),
-            reads=_sort_uses([*_types_read(query.clauses), *_types_in_columns(query.columns)]),
+            result=tuple(_describe_column(column) for column in columns_of(query)),
+            reads=_sort_uses(use for read in single_reads_of(query) for use in _types_of_read(read)),
             writes=(),
         )
     written = [use for statement in query.statements for use in _types_written(statement)]
@@ -109,8 +112,14 @@ def describe_operation(query: TypedQuery, catalog: Catalog) -> OperationDescript
     return OperationDescriptor(result=(), reads=_sort_uses([*matched, *written, *ends]), writes=_sort_uses(written))
 
 
-def _describe_column(column: ResultColumn) -> ResultField:
-    kind: ValueType = column.expression.type
+def _types_of_read(read: TypedRead) -> Iterator[TypeUse]:
+    yield from _types_read(read.clauses)
+    for column in read.columns:
+        yield from _types_in_blocks(column.expression)
+
+
+def _describe_column(column: ColumnValue) -> ResultField:
+    kind: ValueType = column.type
     scalar = _KINDS[kind.scalar]
     if kind.is_list:
         return ResultField(column.name, "list", kind.nullable, item_kind=scalar)
@@ -130,11 +139,6 @@ def _types_read(clauses: Iterable[Clause]) -> Iterator[TypeUse]:
                 yield from _types_read(clause.clauses)
             case _:
                 yield from _types_in_blocks(clause)
-
-
-def _types_in_columns(columns: Iterable[ResultColumn]) -> Iterator[TypeUse]:
-    for column in columns:
-        yield from _types_in_blocks(column.expression)
 
 
 def _types_in_blocks(part: Expression | Predicate) -> Iterator[TypeUse]:

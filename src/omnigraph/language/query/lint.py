@@ -20,6 +20,7 @@ from omnigraph.language.query.ast import (
     ReadBody,
     ScalarLiteral,
     TraversalClause,
+    UnionBody,
     Update,
 )
 from omnigraph.language.query.check import check_query, find_duplicate_names
@@ -35,8 +36,10 @@ from omnigraph.language.query.typed_tree import (
     TypedQuery,
     TypedRead,
     TypedTraversal,
+    TypedUnion,
     UpdateBound,
     UpdateNodes,
+    single_reads_of,
 )
 from omnigraph.language.schema import Catalog, NodeType
 from omnigraph.language.source import Source, Span, read_source
@@ -122,7 +125,7 @@ def _find_warnings(query: Query, source: Source) -> Iterator[Problem]:
             query.name_span,
             f"declare what varies, as in {query.name}($name: String)",
         )
-    for span in _find_signed_numbers(query.body, source.text):
+    for span in (span for body in _matches_of(query) for span in _find_signed_numbers(body, source.text)):
         yield source.problem(
             SIGNED_NUMBER,
             "this is a value of its own, and is not subtracted from the one before it",
@@ -155,6 +158,11 @@ def _find_comparisons(part: object) -> Iterator[Comparison]:
 
 def _is_text(expression: ExpressionSyntax) -> bool:
     return isinstance(expression, ScalarLiteral) and isinstance(expression.value, str)
+
+
+def _matches_of(query: Query) -> tuple[ReadBody | MutationBody, ...]:
+    """The parts of a query with a match of their own: the branches of a union, else the query."""
+    return query.body.branches if isinstance(query.body, UnionBody) else (query.body,)
 
 
 def _find_signed_numbers(body: ReadBody | MutationBody, text: str) -> Iterator[Span]:
@@ -233,16 +241,27 @@ def _find_cartesian_products(checked: Iterable[_CheckedQuery], source: Source) -
     for one in checked:
         if isinstance(one.outcome, list):
             continue
-        read = one.outcome if isinstance(one.outcome, TypedRead) else one.outcome.match
-        heads = [] if read is None else _first_variables(one.query.body, read)
-        for name, span in heads[1:]:
-            problem = source.problem(
-                CARTESIAN,
-                f"nothing connects ${name} with ${heads[0][0]}: the result is their product",
-                span,
-                "connect them with an edge or a comparison, or make two queries",
-            )
-            yield LintFinding(Severity.WARNING, problem, query_names=(one.query.name,))
+        for body, read in zip(_matches_of(one.query), _typed_matches_of(one.outcome), strict=True):
+            heads = [] if read is None else _first_variables(body, read)
+            for name, span in heads[1:]:
+                problem = source.problem(
+                    CARTESIAN,
+                    f"nothing connects ${name} with ${heads[0][0]}: the result is their product",
+                    span,
+                    "connect them with an edge or a comparison, or make two queries",
+                )
+                yield LintFinding(Severity.WARNING, problem, query_names=(one.query.name,))
+
+
+def _typed_matches_of(query: TypedQuery) -> tuple[TypedRead | None, ...]:
+    """The matches of a query in the same order; what is connected does not depend on the types of interfaces."""
+    match query:
+        case TypedMutation():
+            return (query.match,)
+        case TypedUnion():
+            return tuple(single_reads_of(branch)[0] for branch in query.branches)
+        case _:
+            return (single_reads_of(query)[0],)
 
 
 def _first_variables(body: ReadBody | MutationBody, typed: TypedRead) -> list[tuple[str, Span]]:

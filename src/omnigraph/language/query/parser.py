@@ -26,6 +26,12 @@ _DECLARATION = re.compile(r"^[ \t]*query\s+\w+\s*[({@]", re.MULTILINE)
 _SCALAR_NAMES = tuple(str(scalar) for scalar in Scalar if scalar is not Scalar.VECTOR)
 _FOREIGN_OPERATORS = {"==": "=", "<>": "!="}
 _Arm: TypeAlias = tuple[ast.ExpressionSyntax, ast.ExpressionSyntax]
+_United: TypeAlias = tuple[Token, Token | None, ast.ReadBody]
+"""A further branch, and the words before it."""
+_Tail: TypeAlias = tuple[
+    tuple[ast.OrderKey, ...] | None, ast.ScalarLiteral | ast.Variable | None, ast.ScalarLiteral | ast.Variable | None
+]
+"""Order, limit and offset."""
 _PATTERN_IN_CONDITION = "put the pattern in exists { ... }"
 
 
@@ -55,7 +61,7 @@ class _QueryTreeBuilder(Transformer[Token, object]):
         name: Token,
         parameters: tuple[ast.Parameter, ...],
         annotations: dict[str, str],
-        body: ast.ReadBody | ast.MutationBody,
+        body: ast.ReadBody | ast.UnionBody | ast.MutationBody,
         close: Token,
     ) -> ast.Query:
         return ast.Query(
@@ -99,18 +105,30 @@ class _QueryTreeBuilder(Transformer[Token, object]):
 
     # -------------------------------------------------------------------------------------------- reading
 
-    def read(
+    def read(self, first: ast.ReadBody, *rest: object) -> ast.ReadBody | ast.UnionBody:
+        united = cast("tuple[_United, ...]", rest[:-3])
+        order, limit, offset = cast("_Tail", rest[-3:])
+        if not united:
+            return replace(first, order=order or (), limit=limit, offset=offset)
+        words = [distinct or word for word, distinct, _ in united]
+        for word in words:
+            if word.type != words[0].type:
+                hint = "write union distinct between all branches, or union between all"
+                raise SyntaxRejection("a union is distinct at every place or at none", span_of(word), hint)
+        branches = (first, *(branch for _, _, branch in united))
+        return ast.UnionBody(branches, words[0].type == "DISTINCT", order or (), limit, offset)
+
+    def united(self, word: Token, distinct: Token | None, branch: ast.ReadBody) -> _United:
+        return word, distinct, branch
+
+    def branch(
         self,
         clauses: tuple[ast.ClauseSyntax, ...],
         distinct: Token | None,
         projections: tuple[ast.Projection, ...],
         having: tuple[ast.ExpressionSyntax, ...] | None,
-        order: tuple[ast.OrderKey, ...] | None,
-        limit: ast.ScalarLiteral | ast.Variable | None,
-        offset: ast.ScalarLiteral | ast.Variable | None,
     ) -> ast.ReadBody:
-        is_distinct = distinct is not None
-        return ast.ReadBody(clauses, projections, order or (), limit, offset, distinct=is_distinct, having=having or ())
+        return ast.ReadBody(clauses, projections, distinct=distinct is not None, having=having or ())
 
     def having(self, *conditions: ast.ExpressionSyntax) -> tuple[ast.ExpressionSyntax, ...]:
         return conditions

@@ -18,7 +18,7 @@ from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.source import Source
 from omnigraph.language.syntax import load_lark
 
-_PARTS: Final = frozenset({"_RETURN", "having", "order", "limit", "offset"})
+_PARTS: Final = frozenset({"_RETURN", "having", "united", "order", "limit", "offset"})
 _STATEMENTS: Final = frozenset({"insert", "update_bound", "delete_bound"})
 _OPERATORS: Final = frozenset({"AND", "OR", "PLUS", "MINUS", "STAR", "SLASH"})
 _LISTS: Final = frozenset({"projections", "assignments"})
@@ -64,7 +64,9 @@ class _QueryStyle(Style):
                 return Gap.BREAK
             case Boundary(rule="annotations") | Boundary(after="annotations") | Boundary(before="annotations"):
                 return Gap.BREAK
-            case Boundary(rule="read", after=part) if part in _PARTS:
+            case Boundary(rule="read" | "branch", after=part) if part in _PARTS:
+                return Gap.BREAK
+            case Boundary(rule="united", after="branch"):
                 return Gap.BREAK
             case Boundary(rule="driven_mutation", after=part) if part in _STATEMENTS:
                 return Gap.BREAK

@@ -416,6 +416,67 @@ class TypedRead:
 
 
 @dataclass(frozen=True, slots=True)
+class TypedInterfaceRead:
+    """A checked read with interface variables: the same read, checked for each combination of their types.
+
+    The rows of all variants are united before they are grouped, sorted and limited. Variants have the same columns,
+    order keys and limits; only the types differ that their variables have.
+    """
+
+    interface_variables: tuple[str, ...]
+    columns: tuple[ColumnValue, ...]
+    variants: tuple[TypedRead, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the query."""
+        return self.variants[0].name
+
+    @property
+    def parameters(self) -> Mapping[str, ValueType]:
+        """The declared parameters."""
+        return self.variants[0].parameters
+
+
+@dataclass(frozen=True, slots=True)
+class TypedUnion:
+    """Checked reads whose rows are put together, each row once if it is ``distinct``. The order speaks of columns.
+
+    Every branch has these columns in this order; numbers of other types are converted. Branches have no order.
+    """
+
+    name: str
+    parameters: Mapping[str, ValueType]
+    branches: tuple[TypedRead | TypedInterfaceRead, ...]
+    columns: tuple[ColumnValue, ...]
+    distinct: bool
+    order: tuple[TypedOrderKey, ...]
+    limit: Constant | ParameterValue | None
+    offset: Constant | ParameterValue | None
+
+
+AnyTypedRead: TypeAlias = TypedRead | TypedInterfaceRead | TypedUnion
+
+
+def single_reads_of(query: AnyTypedRead) -> tuple[TypedRead, ...]:
+    """Return the reads of one match each whose rows make up the result."""
+    match query:
+        case TypedRead():
+            return (query,)
+        case TypedInterfaceRead():
+            return query.variants
+        case TypedUnion():
+            return tuple(read for branch in query.branches for read in single_reads_of(branch))
+
+
+def columns_of(query: AnyTypedRead) -> tuple[ColumnValue, ...]:
+    """Return the names and types of the columns of a result."""
+    if isinstance(query, TypedRead):
+        return tuple(ColumnValue(column.name, column.expression.type) for column in query.columns)
+    return query.columns
+
+
+@dataclass(frozen=True, slots=True)
 class AssignedValue:
     """A property and the value it gets."""
 
@@ -510,4 +571,4 @@ class TypedMutation:
         return self.match is not None and bool(self.match.clauses)
 
 
-TypedQuery: TypeAlias = TypedRead | TypedMutation
+TypedQuery: TypeAlias = AnyTypedRead | TypedMutation

@@ -39,6 +39,7 @@ from omnigraph.read.frames.frame import (
     frame_of_columns,
     number_tuples,
 )
+from omnigraph.read.frames.kernels import convert_number
 from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions
 from omnigraph.read.frames.paths import FindEdges, PathForest, PathSet, make_chains, make_paths
 from omnigraph.read.frames.pushdown import to_condition
@@ -67,6 +68,7 @@ __all__ = [
     "TableContents",
     "arrow_type_of",
     "concat_frames",
+    "convert_number",
     "empty_positions",
     "evaluate",
     "evaluate_constant",

@@ -22,6 +22,7 @@ from omnigraph.language.query.plan import (
     Select,
     Sort,
     TopRanked,
+    Union,
     With,
     Without,
     expressions_of,
@@ -75,6 +76,7 @@ def needed_variables(plan: ReadPlan) -> Variables:
     needed: Variables = frozenset()
     below: ReadPlan | MatchPlan = plan
     while isinstance(below, ReadPlan):
+        assert not isinstance(below, Union), "what stands above a union reads columns"
         needed |= _needed_by_operator(below)
         below = below.input
     return needed

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.query import ResultColumn
-from omnigraph.language.query.plan import Group, Keep, Limit, Project, ReadPlan, Sort
+from omnigraph.language.query.plan import Count, Group, Keep, Limit, Project, ReadPlan, Sort, TopRows, Union
 from omnigraph.read.context import QueryContext
-from omnigraph.read.frames import Frame, arrow_type_of, evaluate, evaluate_predicate, frame_of_columns
+from omnigraph.read.frames import Frame, arrow_type_of, convert_number, evaluate, evaluate_predicate, frame_of_columns
 from omnigraph.read.match import Variables, execute_match, needed_variables, stream_match
 from omnigraph.read.result.aggregate import group_rows
 from omnigraph.read.result.order import sort_groups, sort_rows
+from omnigraph.storage.columns import Values
 
 _BATCH_ROWS: Final = 65_536
 
@@ -27,22 +28,40 @@ def output_schema(plan: ReadPlan) -> pa.Schema:
 
 def execute_read(plan: ReadPlan, context: QueryContext) -> Iterator[pa.RecordBatch]:
     """Execute a plan, and yield the rows of its result in batches."""
-    if isinstance(plan, Project):
-        schema = output_schema(plan)
-        for frame in _stream_frames(plan, context):
-            for begin in range(0, frame.num_rows, _BATCH_ROWS):
-                batch = frame.take(np.arange(begin, min(begin + _BATCH_ROWS, frame.num_rows)))
-                yield _project(plan, batch, schema, context)
-    else:
-        yield from _execute_groups(plan, context).to_batches(max_chunksize=_BATCH_ROWS)
+    match plan:
+        case Project() if _reads_columns(plan):
+            assert isinstance(plan.input, ReadPlan)
+            yield from _select_columns(plan, execute_read(plan.input, context), context)
+        case Project():
+            schema = output_schema(plan)
+            for frame in _stream_frames(plan, context):
+                for begin in range(0, frame.num_rows, _BATCH_ROWS):
+                    batch = frame.take(np.arange(begin, min(begin + _BATCH_ROWS, frame.num_rows)))
+                    yield _project(plan, batch, schema, context)
+        case Union():
+            yield from _stream_union(plan, context)
+        case Limit() if isinstance(plan.input, Union):
+            yield from _take_first_rows(plan, execute_read(plan.input, context), context)
+        case _:
+            yield from _execute_table(plan, context).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def result_columns_of(plan: ReadPlan) -> tuple[ResultColumn, ...]:
     """The columns of a result."""
-    while not isinstance(plan, Project | Group):
-        assert isinstance(plan.input, Group | Keep | Sort)
+    while not isinstance(plan, Project | Group | Union):
+        assert isinstance(plan.input, ReadPlan)
         plan = plan.input
+    if isinstance(plan, Union):
+        return tuple(ResultColumn(column.name, column) for column in plan.columns)
     return plan.columns
+
+
+def _reads_columns(plan: Project) -> bool:
+    """Whether a projection selects columns of a union, and does not show the rows of a match."""
+    below = plan.input
+    while isinstance(below, Limit | Sort | TopRows):
+        below = below.input
+    return isinstance(below, Union)
 
 
 # --------------------------------------------------------------------------------------------- one row per match
@@ -51,30 +70,35 @@ def result_columns_of(plan: ReadPlan) -> tuple[ResultColumn, ...]:
 def _stream_frames(plan: Project, context: QueryContext) -> Iterator[Frame]:
     """Yield the rows that a projection shows, sorted and limited."""
     needed = needed_variables(plan)
-    limit = plan.input if isinstance(plan.input, Limit) else None
+    limit = plan.input if isinstance(plan.input, Limit | TopRows) else None
     below = plan.input if limit is None else limit.input
-    assert not isinstance(below, Limit | Group | Keep)
+    assert not isinstance(below, ReadPlan) or isinstance(below, Sort)
     if isinstance(below, Sort):
-        frames: Iterable[Frame] = [_sort_match(below, needed, limit, context)]
+        most = None if limit is None else context.resolve_total(_count_of(limit), limit.skip)
+        frames: Iterable[Frame] = [_sort_match(below, needed, most, context)]
     else:
         frames = stream_match(below, needed, context)
     yield from _repeat_rows(frames) if limit is None else _take_first(frames, limit, context)
 
 
-def _sort_match(plan: Sort, needed: Variables, limit: Limit | None, context: QueryContext) -> Frame:
-    assert not isinstance(plan.input, Group | Keep)
+def _count_of(limit: Limit | TopRows) -> Count | None:
+    return limit.count if isinstance(limit, Limit) else limit.limit
+
+
+def _sort_match(plan: Sort, needed: Variables, most: int | None, context: QueryContext) -> Frame:
+    assert not isinstance(plan.input, Group | Keep | Union)
     frame = execute_match(plan.input, needed, context)
-    most = None if limit is None else context.resolve_total(limit.count, limit.skip)
     with context.recorder.measure(plan) as stats:
         # Equal rows stay together, so weighted rows are repeated after they are sorted.
         order = sort_rows(frame, plan.keys, plan.tie_break, context.evaluation, most)
         return stats.add_frame(frame.take(order))
 
 
-def _take_first(frames: Iterable[Frame], limit: Limit, context: QueryContext) -> Iterator[Frame]:
+def _take_first(frames: Iterable[Frame], limit: Limit | TopRows, context: QueryContext) -> Iterator[Frame]:
     """Yield rows until the limit is reached; the rest of the match is not computed."""
-    skipped = 0 if limit.skip is None else context.resolve_count(limit.skip)
-    end = context.resolve_total(limit.count, limit.skip)
+    skip = limit.skip if isinstance(limit, Limit) else None
+    skipped = 0 if skip is None else context.resolve_count(skip)
+    end = context.resolve_total(_count_of(limit), limit.skip)
     with context.recorder.measure(limit) as stats:
         pass
     seen = 0
@@ -107,37 +131,110 @@ def _project(plan: Project, frame: Frame, schema: pa.Schema, context: QueryConte
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-# --------------------------------------------------------------------------------------------- one row per group
+# --------------------------------------------------------------------------------------------- columns
 
 
-def _execute_groups(plan: Group | Keep | Sort | Limit, context: QueryContext) -> pa.Table:
-    limit = plan if isinstance(plan, Limit) else None
-    below = plan if limit is None else limit.input
-    sort = below if isinstance(below, Sort) else None
-    below = below if sort is None else sort.input
-    keep = below if isinstance(below, Keep) else None
-    group = below if keep is None else keep.input
-    assert isinstance(group, Group)
-    frame = execute_match(group.input, needed_variables(group), context)
-    with context.recorder.measure(group) as stats:
-        table = group_rows(frame, group.columns, context.evaluation)
+def _execute_table(
+    plan: Group | Keep | Sort | Limit | TopRows | Union, context: QueryContext, most: int | None = None
+) -> pa.Table:
+    """Execute operators that read columns, all rows at once. Of a sorted table only the first ``most`` are needed."""
+    match plan:
+        case Union():
+            return pa.Table.from_batches(_stream_union(plan, context), output_schema(plan))
+        case Group():
+            return _group(plan, context)
+        case Keep():
+            return _keep_rows(plan, _execute_table(plan.input, context), context)
+        case Sort():
+            assert isinstance(plan.input, Group | Keep | Union)
+            return _sort_table(plan, _execute_table(plan.input, context), most, context)
+        case Limit():
+            assert isinstance(plan.input, Group | Keep | Sort | Union)
+            total = context.resolve_total(plan.count, plan.skip)
+            return _slice_table(plan, _execute_table(plan.input, context, total), context)
+        case TopRows():
+            total = context.resolve_total(plan.limit, plan.skip)
+            table = _execute_table(plan.input, context, total)
+            with context.recorder.measure(plan) as stats:
+                stats.add_rows(table.num_rows)
+            return table
+
+
+def _group(plan: Group, context: QueryContext) -> pa.Table:
+    if isinstance(plan.input, Union):
+        rows = frame_of_columns(_execute_table(plan.input, context).combine_chunks())
+    else:
+        rows = execute_match(plan.input, needed_variables(plan), context)
+    with context.recorder.measure(plan) as stats:
+        table = group_rows(rows, plan.columns, context.evaluation)
         stats.add_rows(table.num_rows)
-    if keep is not None:
-        with context.recorder.measure(keep) as stats:
-            rows = frame_of_columns(table)
-            table = table.filter(pa.array(evaluate_predicate(keep.predicate, rows, context.evaluation)))
-            stats.add_rows(table.num_rows)
-    if sort is not None:
-        with context.recorder.measure(sort) as stats:
-            most = None if limit is None else context.resolve_total(limit.count, limit.skip)
-            table = table.take(sort_groups(table, sort.keys, most))
-            stats.add_rows(table.num_rows)
-    return table if limit is None else _slice_groups(table, limit, context)
+    return table
 
 
-def _slice_groups(table: pa.Table, limit: Limit, context: QueryContext) -> pa.Table:
-    skipped = 0 if limit.skip is None else context.resolve_count(limit.skip)
-    with context.recorder.measure(limit) as stats:
-        kept = table.slice(skipped, None if limit.count is None else context.resolve_count(limit.count))
+def _keep_rows(plan: Keep, table: pa.Table, context: QueryContext) -> pa.Table:
+    with context.recorder.measure(plan) as stats:
+        rows = frame_of_columns(table)
+        kept = table.filter(pa.array(evaluate_predicate(plan.predicate, rows, context.evaluation)))
         stats.add_rows(kept.num_rows)
     return kept
+
+
+def _sort_table(plan: Sort, table: pa.Table, most: int | None, context: QueryContext) -> pa.Table:
+    with context.recorder.measure(plan) as stats:
+        ordered = table.take(sort_groups(table.combine_chunks(), plan.keys, most))
+        stats.add_rows(ordered.num_rows)
+    return ordered
+
+
+def _slice_table(plan: Limit, table: pa.Table, context: QueryContext) -> pa.Table:
+    skipped = 0 if plan.skip is None else context.resolve_count(plan.skip)
+    with context.recorder.measure(plan) as stats:
+        kept = table.slice(skipped, None if plan.count is None else context.resolve_count(plan.count))
+        stats.add_rows(kept.num_rows)
+    return kept
+
+
+# --------------------------------------------------------------------------------------------- united rows
+
+
+def _stream_union(plan: Union, context: QueryContext) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each branch, one branch after the other. A branch runs when its first row is needed."""
+    schema = output_schema(plan)
+    for branch in plan.branches:
+        for batch in execute_read(branch, context):
+            with context.recorder.measure(plan) as stats:
+                stats.add_rows(batch.num_rows)
+                arrays = [
+                    convert_number(cast("Values", batch.column(place)), arrow_type_of(column))
+                    for place, column in enumerate(plan.columns)
+                ]
+                united = pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield united
+
+
+def _select_columns(
+    plan: Project, batches: Iterable[pa.RecordBatch], context: QueryContext
+) -> Iterator[pa.RecordBatch]:
+    names = [column.name for column in plan.columns]
+    for batch in batches:
+        with context.recorder.measure(plan) as stats:
+            stats.add_rows(batch.num_rows)
+            selected = batch.select(names)
+        yield selected
+
+
+def _take_first_rows(plan: Limit, batches: Iterable[pa.RecordBatch], context: QueryContext) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows; what is beyond the limit is not computed."""
+    assert plan.skip is None, "an offset needs an order"
+    left = None if plan.count is None else context.resolve_count(plan.count)
+    with context.recorder.measure(plan) as stats:
+        pass
+    if left == 0:
+        return
+    for batch in batches:
+        shown = batch if left is None else batch.slice(0, left)
+        stats.add_rows(shown.num_rows)
+        yield shown
+        left = None if left is None else left - shown.num_rows
+        if left == 0:
+            return

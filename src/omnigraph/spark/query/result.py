@@ -5,21 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from omnigraph.language.query import Aggregate, AggregateFunction, ColumnValue, TypedOrderKey
 from omnigraph.language.query import ResultColumn as TypedColumn
-from omnigraph.language.query.plan import ByRank, Group, Keep, Limit, MatchPlan, Project, ReadPlan, Sort, tables_of
+from omnigraph.language.query.plan import (
+    BranchPlan,
+    ByRank,
+    Group,
+    Keep,
+    Limit,
+    MatchPlan,
+    Project,
+    ReadPlan,
+    Sort,
+    TopRows,
+    Union,
+    tables_of,
+)
 from omnigraph.language.types import FLOATS
 from omnigraph.language.values import LARGEST_EXACT_FLOAT
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.context import QueryContext
 from omnigraph.read.estimate import estimate_read_cost
 from omnigraph.read.query import PlannedQuery
+from omnigraph.read.result import result_columns_of
 from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.query.computed import convert_number
 from omnigraph.spark.query.evaluation import evaluate, evaluate_predicate
 from omnigraph.spark.query.match import execute_match
 from omnigraph.spark.query.match_rows import (
@@ -32,7 +47,7 @@ from omnigraph.spark.query.match_rows import (
     sort_rows,
     take_first,
 )
-from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
+from omnigraph.spark.query.requirements import find_required_attributes
 from omnigraph.spark.scratch import open_scratch_folder
 from omnigraph.spark.source import SparkSnapshot, to_spark_type
 from omnigraph.spark.spool import Spool
@@ -42,7 +57,7 @@ from omnigraph.spark.spool import Spool
 class _SortAndLimit:
     """The sort and the limit of a result, and the plan below them."""
 
-    below: MatchPlan | Group | Keep
+    below: MatchPlan | Group | Keep | Union
     sort: Sort | None
     end: int | None
     """Where the limit ends, counted from the first row that is not shown."""
@@ -84,18 +99,24 @@ def _estimate_data_bytes(plan: ReadPlan, context: QueryContext) -> int:
 
 def execute_read(plan: ReadPlan, context: SparkQueryContext) -> DataFrame:
     """Return the rows of a result."""
-    required = find_required_attributes(plan, context.query)
     if isinstance(plan, Project):
-        return _project(plan, required, context)
-    return _group(plan, required, context)
+        top = _split_sort_and_limit(plan.input, context)
+        if not isinstance(top.below, Union):
+            return _project(plan, top, context)
+        return _show_columns(top, plan.columns, context)
+    return _show_columns(_split_sort_and_limit(plan, context), result_columns_of(plan), context)
 
 
-def _split_sort_and_limit(plan: MatchPlan | Group | Keep | Sort | Limit, context: SparkQueryContext) -> _SortAndLimit:
+def _split_sort_and_limit(plan: MatchPlan | ReadPlan, context: SparkQueryContext) -> _SortAndLimit:
     end, skip = None, 0
+    if isinstance(plan, TopRows):
+        end = context.query.resolve_total(plan.limit, plan.skip)
+        plan = plan.input
     if isinstance(plan, Limit):
         end = context.query.resolve_total(plan.count, plan.skip)
         skip = 0 if plan.skip is None else context.query.resolve_count(plan.skip)
         plan = plan.input
+    assert not isinstance(plan, Project | Limit | TopRows)
     sort = plan if isinstance(plan, Sort) else None
     return _SortAndLimit(plan.input if isinstance(plan, Sort) else plan, sort, end, skip)
 
@@ -111,10 +132,9 @@ def _name_columns(columns: tuple[TypedColumn, ...], values: Mapping[str, Column]
 # --------------------------------------------------------------------------------------------- one row per match
 
 
-def _project(plan: Project, required: RequiredAttributes, context: SparkQueryContext) -> DataFrame:
-    top = _split_sort_and_limit(plan.input, context)
-    assert not isinstance(top.below, Group | Keep)
-    rows = execute_match(top.below, required, context)
+def _project(plan: Project, top: _SortAndLimit, context: SparkQueryContext) -> DataFrame:
+    assert not isinstance(top.below, Group | Keep | Union)
+    rows = execute_match(top.below, find_required_attributes(plan, context.query), context)
     order = [] if top.sort is None else _row_order(top.sort, rows, context)
     values = {each.name: evaluate(each.expression, rows, context.query) for each in plan.columns}
     return top.apply(rows.frame, order).select(*_name_columns(plan.columns, values))
@@ -131,15 +151,59 @@ def _row_order_keys(key: TypedOrderKey | ByRank, rows: MatchRows, context: Spark
     return [_order_key(evaluate(key.expression, rows, context.query), descending=key.descending)]
 
 
-# --------------------------------------------------------------------------------------------- one row per group
+# --------------------------------------------------------------------------------------------- columns
 
 
-def _group(plan: Group | Keep | Sort | Limit, required: RequiredAttributes, context: SparkQueryContext) -> DataFrame:
-    top = _split_sort_and_limit(plan, context)
-    keep = top.below if isinstance(top.below, Keep) else None
-    group = top.below if keep is None else keep.input
-    assert isinstance(group, Group)
-    rows = execute_match(group.input, required, context)
+def _show_columns(top: _SortAndLimit, columns: tuple[TypedColumn, ...], context: SparkQueryContext) -> DataFrame:
+    """Sort and limit rows of columns, and show some of the columns under their names."""
+    assert isinstance(top.below, Group | Keep | Union)
+    rows = _execute_columns(top.below, context)
+    names = {str(attribute): column for (_, attribute), column in rows.slots.items()}
+    order = [] if top.sort is None else _column_order(top.sort, names)
+    return top.apply(rows.frame, order).select(
+        *_name_columns(columns, {name: fn.col(column) for name, column in names.items()})
+    )
+
+
+def _execute_columns(plan: Group | Keep | Union, context: SparkQueryContext) -> MatchRows:
+    """Return rows of columns; a slot of the result holds each."""
+    match plan:
+        case Group():
+            return _group(plan, context)
+        case Keep():
+            rows = _group(plan.input, context)
+            return rows.where(evaluate_predicate(plan.predicate, rows, context.query))
+        case Union():
+            return _unite(plan, context)
+
+
+def _unite(plan: Union, context: SparkQueryContext) -> MatchRows:
+    """Put the rows of all branches together; each branch has names of its own for the same columns."""
+    slots: dict[Slot, str] = {(RESULT, column.name): context.new_column() for column in plan.columns}
+    frames = [_convert_branch(branch, plan, slots, context) for branch in plan.branches]
+    return MatchRows(reduce(DataFrame.union, frames), slots)
+
+
+def _convert_branch(
+    branch: BranchPlan, plan: Union, slots: Mapping[Slot, str], context: SparkQueryContext
+) -> DataFrame:
+    # By position: the names of two columns may differ in case only.
+    columns = zip(slots.values(), result_columns_of(branch), plan.columns, strict=True)
+    shown = execute_read(branch, context).toDF(*slots.values())
+    return shown.select(
+        *(
+            convert_number(fn.col(name), given.expression.type, target.type).alias(name)
+            for name, given, target in columns
+        )
+    )
+
+
+def _group(group: Group, context: SparkQueryContext) -> MatchRows:
+    """Return one row per group."""
+    if isinstance(group.input, Union):
+        rows = _unite(group.input, context)
+    else:
+        rows = execute_match(group.input, find_required_attributes(group, context.query), context)
     names = {column.name: context.new_column() for column in group.columns}
     keys = [evaluate(key.expression, rows, context.query).alias(names[key.name]) for key in group.keys]
     aggregates = [
@@ -149,23 +213,18 @@ def _group(plan: Group | Keep | Sort | Limit, required: RequiredAttributes, cont
     ]
     # Without aggregates the groups are the distinct rows.
     frame = rows.frame.groupBy(*keys).agg(*aggregates) if aggregates else rows.frame.select(*keys).distinct()
-    if keep is not None:
-        slots: dict[Slot, str] = {(RESULT, name): column for name, column in names.items()}
-        frame = frame.where(evaluate_predicate(keep.predicate, MatchRows(frame, slots), context.query))
-    order = [] if top.sort is None else _group_order(top.sort, names)
-    values = {name: fn.col(column) for name, column in names.items()}
-    return top.apply(frame, order).select(*_name_columns(group.columns, values))
+    return MatchRows(frame, {(RESULT, name): column for name, column in names.items()})
 
 
-def _group_order(sort: Sort, names: Mapping[str, str]) -> list[Column]:
+def _column_order(sort: Sort, names: Mapping[str, str]) -> list[Column]:
     """The stated keys; all columns break ties."""
     ties = [_order_key(fn.col(column), descending=False) for column in names.values()]
-    return [*(_group_order_key(key, names) for key in sort.keys), *ties]
+    return [*(_column_order_key(key, names) for key in sort.keys), *ties]
 
 
-def _group_order_key(key: TypedOrderKey | ByRank, names: Mapping[str, str]) -> Column:
+def _column_order_key(key: TypedOrderKey | ByRank, names: Mapping[str, str]) -> Column:
     assert isinstance(key, TypedOrderKey)
-    assert isinstance(key.expression, ColumnValue), "groups are sorted by their columns"
+    assert isinstance(key.expression, ColumnValue), "groups and unions are sorted by their columns"
     return _order_key(fn.col(names[key.expression.name]), descending=key.descending)
 
 

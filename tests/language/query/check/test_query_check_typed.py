@@ -33,6 +33,7 @@ from omnigraph.language.query.typed_tree import (
     TypedMutation,
     TypedNegation,
     TypedOrderKey,
+    TypedQuery,
     TypedRead,
     TypedTraversal,
     UpdateNodes,
@@ -63,7 +64,7 @@ edge Link: Measure -> Measure { weight: F64 @default("1") }
 STRING, I64, U64 = ValueType(Scalar.STRING), ValueType(Scalar.I64), ValueType(Scalar.U64)
 
 
-def checked(text: str, catalog: Catalog = VESSELS) -> TypedRead | TypedMutation:
+def checked(text: str, catalog: Catalog = VESSELS) -> TypedQuery:
     source = Source(text)
     file = parse_query_text(source)
     assert isinstance(file, ast.QueryDocument), file

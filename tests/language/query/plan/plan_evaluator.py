@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from omnigraph.language.query.ast import AggregateFunction, ComparisonOperator
 from omnigraph.language.query.plan.operators import (
+    BranchPlan,
     ByRank,
     Connect,
     ConnectEdges,
@@ -34,6 +35,8 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    TopRows,
+    Union,
     WalkEnd,
     With,
     Without,
@@ -68,6 +71,7 @@ from omnigraph.language.query.typed_tree import (
     TypedOrderKey,
     TypeName,
 )
+from omnigraph.read.result import result_columns_of
 from tests.model.value_model import calculated, called, met, of_bound
 
 Value: TypeAlias = Any  # values of a test graph: whatever the property holds
@@ -120,20 +124,43 @@ def run(plan: ReadPlan, graph: Graph) -> list[dict[str, Value]]:
     """The result rows of a plan."""
     match plan:
         case Project():
-            rows = _rows(plan.input, graph)
+            rows = _column_rows(plan, graph) if _reads_columns(plan) else _rows(plan.input, graph)
             return [{column.name: value(column.expression, row, graph) for column in plan.columns} for row in rows]
         case Group():
             return _groups(plan, graph)
         case Keep():
             return [row for row in run(plan.input, graph) if holds(plan.predicate, row, graph)]
         case Sort():
-            assert isinstance(plan.input, Group | Keep)
+            assert isinstance(plan.input, Group | Keep | Union)
             made = run(plan.input, graph)
             made.sort(key=lambda row: [_nulls_first(each) for each in row.values()])
             return cast("list[dict[str, Value]]", _sorted(plan, made, graph))
         case Limit():
-            assert isinstance(plan.input, Group | Keep | Sort)
+            assert isinstance(plan.input, Group | Keep | Sort | Union)
             return run(plan.input, graph)[_shown(plan, graph)]
+        case TopRows():
+            return run(plan.input, graph)[: _total(plan, graph)]
+        case Union():
+            return [row for branch in plan.branches for row in _converted(branch, plan, graph)]
+
+
+def _converted(branch: BranchPlan, plan: Union, graph: Graph) -> Iterator[dict[str, Value]]:
+    given = [column.expression.type for column in result_columns_of(branch)]
+    for row in run(branch, graph):
+        assert [*row] == [column.name for column in plan.columns]
+        yield {each.name: met(row[each.name], of, each.type) for each, of in zip(plan.columns, given, strict=True)}
+
+
+def _reads_columns(plan: Project) -> bool:
+    below = plan.input
+    while isinstance(below, Limit | Sort | TopRows):
+        below = below.input
+    return isinstance(below, Union)
+
+
+def _column_rows(plan: Project, graph: Graph) -> list[Row]:
+    assert isinstance(plan.input, Sort | Limit | TopRows | Union)
+    return [*run(plan.input, graph)]
 
 
 def _shown(plan: Limit, graph: Graph) -> slice:
@@ -141,11 +168,15 @@ def _shown(plan: Limit, graph: Graph) -> slice:
     return slice(skip, None if plan.count is None else skip + value(plan.count, {}, graph))
 
 
-def _rows(plan: MatchPlan | Sort | Limit, graph: Graph) -> list[Row]:
+def _rows(plan: MatchPlan | Sort | Limit | TopRows | Union, graph: Graph) -> list[Row]:
     match plan:
         case Limit():
             assert not isinstance(plan.input, Group | Keep)
             return _rows(plan.input, graph)[_shown(plan, graph)]
+        case TopRows():
+            return _rows(plan.input, graph)[: _total(plan, graph)]
+        case Union():
+            raise AssertionError("a projection over a union reads columns")
         case Sort():
             assert not isinstance(plan.input, Group | Keep)
             return _sorted(plan, _rows(plan.input, graph), graph)
@@ -172,7 +203,7 @@ def _nulls_first(found: Value) -> tuple[bool, Value]:
 
 def _groups(plan: Group, graph: Graph) -> list[dict[str, Value]]:
     groups: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
-    for row in match_rows(plan.input, graph):
+    for row in run(plan.input, graph) if isinstance(plan.input, Union) else match_rows(plan.input, graph):
         groups[tuple(value(key.expression, row, graph) for key in plan.keys)].append(row)
     if not plan.keys and not groups:
         groups[()] = []
@@ -397,7 +428,7 @@ def _numbered(rows: list[Row], variable: str) -> dict[str, int]:
     return {entity: number for number, entity in enumerate(dict.fromkeys(entity for _, entity in ordered))}
 
 
-def _total(plan: TopRanked | Fuse, graph: Graph) -> int | None:
+def _total(plan: TopRanked | Fuse | TopRows, graph: Graph) -> int | None:
     counts = [value(count, {}, graph) for count in (plan.limit, plan.skip) if count is not None]
     return None if plan.limit is None else sum(counts)
 

@@ -33,6 +33,8 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    TopRows,
+    Union,
     With,
     Without,
 )
@@ -98,6 +100,8 @@ NO_EXPRESSIONS = {
     typed_tree.ResultColumn,
     typed_tree.TypedOrderKey,
     typed_tree.TypedRead,
+    typed_tree.TypedInterfaceRead,
+    typed_tree.TypedUnion,
     typed_tree.AssignedValue,
     typed_tree.InsertNode,
     typed_tree.InsertEdge,
@@ -124,6 +128,8 @@ ALONG_X = (EdgeStep("X", TraversalDirection.OUT),)
 SCAN, OUTER = NodeScan("a", "T", (ON_A, TESTED)), Outer(("a",))
 
 GROUP = Group(SCAN, (ResultColumn("c", COUNTED),))
+
+SORTED, SHOWN = Sort(SCAN, (TypedOrderKey(A, descending=True),), ()), Project(SCAN, (ResultColumn("c", A),))
 
 # Each operator: its inputs, its expressions, what it binds and what it needs of its inputs.
 PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, str]] = [
@@ -154,6 +160,8 @@ PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, s
     ),
     (Limit(SCAN, ONE), [SCAN], [ONE], "", ""),
     (Limit(SCAN, None, ONE), [SCAN], [ONE], "", ""),
+    (TopRows(SORTED, ONE, WORD), [SORTED], [ONE, WORD], "", ""),
+    (Union((SHOWN, GROUP), (COLUMN,)), [SHOWN, GROUP], [COLUMN], "", ""),
     (Project(SCAN, (ResultColumn("a", A), ResultColumn("b", B))), [SCAN], [A, B], "", "ab"),
 ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.literals import are_comparable, fit_literal
 from omnigraph.language.query.check.names import DATETIME, ID, STRING, reject_property, reject_unbound
-from omnigraph.language.query.check.report import list_names, suggest_name
-from omnigraph.language.query.check.scope import PATH, UNKNOWN, Entity, QueryScope
+from omnigraph.language.query.check.report import suggest_name
+from omnigraph.language.query.check.scope import PATH, UNKNOWN, Entity, QueryScope, is_interface
 from omnigraph.language.query.check.traversal import to_edge_word
 from omnigraph.language.query.typed_tree import (
     Compare,
@@ -24,10 +24,7 @@ from omnigraph.language.types import Scalar, ValueType
 
 def check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBinding | None:
     """Check ``$v: Type { property: value, ... }``."""
-    node_type = scope.catalog.nodes.get(binding.type_name)
-    if node_type is None:
-        hint = _suggest_node_type(binding.type_name, scope)
-        scope.reject("T1", f"no node type is called '{binding.type_name}'", binding.type_span, hint)
+    node_type = _find_node_type(binding, scope)
     _bind_node(binding, node_type or UNKNOWN, scope)
     if node_type is None:
         return None
@@ -38,6 +35,24 @@ def check_binding(binding: ast.BindingClause, scope: QueryScope) -> TypedBinding
         # A pattern finds nothing at a variable that is absent.
         compared.append(IsNull(Identity(binding.variable, STRING.as_nullable()), negated=True))
     return TypedBinding(binding.variable, node_type.name, tuple(one for one in compared if one is not None))
+
+
+def _find_node_type(binding: ast.BindingClause, scope: QueryScope) -> NodeType | None:
+    """Find the type of a binding, for an interface the one that is chosen; None after a problem."""
+    name = binding.type_name
+    if not is_interface(name, scope.catalog):
+        found = scope.catalog.nodes.get(name)
+        return found or scope.reject(
+            "T1", f"no node type is called '{name}'", binding.type_span, _suggest_node_type(name, scope)
+        )
+    if binding.variable in scope.chosen and not scope.is_block:
+        return scope.chosen[binding.variable].node_type
+    types = sorted(node.name for node in scope.catalog.nodes.values() if name in node.implements)
+    place = (
+        "in the outermost match only" if scope.is_block else "by reads only, not before the statements of a mutation"
+    )
+    hint = f"name a node type here: {', '.join(types)}"
+    return scope.reject("T35", f"the interface {name} is bound {place}", binding.type_span, hint)
 
 
 def _bind_node(binding: ast.BindingClause, node_type: Entity, scope: QueryScope) -> None:
@@ -56,16 +71,14 @@ def _bind_node(binding: ast.BindingClause, node_type: Entity, scope: QueryScope)
         kind = "a path" if bound is PATH else "an edge"
         return scope.reject("T23", f"'${variable}' is {kind} and cannot be a node too", span, "choose another name")
     if bound is not node_type and bound is not UNKNOWN and node_type is not UNKNOWN:
-        hint = f"choose another name, or write this binding before the clause that made it a {bound.name}"
-        return scope.reject("Q003", f"'${variable}' is already a {bound.name}", span, hint)
+        name = scope.name_of_type(variable, bound)
+        hint = f"choose another name, or write this binding before the clause that made it a {name}"
+        return scope.reject("Q003", f"'${variable}' is already a {name}", span, hint)
     return None
 
 
 def _suggest_node_type(name: str, scope: QueryScope) -> str:
     catalog = scope.catalog
-    if name in catalog.interfaces:
-        implementing = [node.name for node in catalog.nodes.values() if name in node.implements]
-        return f"{name} is an interface; {list_names(implementing, 'node types that implement it')}"
     if name in catalog.edges:
         return f"{name} is an edge; write $a {to_edge_word(name)} $b"
     return suggest_name(name, catalog.nodes, "node types")
@@ -78,7 +91,8 @@ def _check_match(match: ast.PropertyMatch, variable: str, node_type: NodeType, s
         value = _check_match_value(match, variable, STRING, scope)
         return None if value is None else Compare(Identity(variable, STRING), ast.ComparisonOperator.EQUAL, value)
     if declared is None:
-        return reject_property("T2", node_type, match.name, match.name_span, scope.report)
+        owner = scope.name_of_type(variable, node_type)
+        return reject_property("T2", node_type, match.name, match.name_span, scope.report, owner)
     if declared.type.scalar in {Scalar.BLOB, Scalar.VECTOR}:
         kind = declared.type.scalar
         hint = f"order by nearest(${variable}.{match.name}, ...)" if kind is Scalar.VECTOR else "match another property"

@@ -102,7 +102,7 @@ def meet(
         return scope.reject("T32", f"every value of this {name} is null", written[0].span, "give one of them a type")
     (_, shared), *others = known
     for spelled, found in others:
-        common = _find_common(shared, found)
+        common = find_common_type(shared, found)
         if common is None:
             message = f"the values of a {name} have one type; this is {found}, the first is {known[0][1]}"
             return scope.reject("T32", message, spelled.span, _suggest_conversion(known[0][1]))
@@ -114,7 +114,9 @@ def _plain(found: ValueType) -> ValueType:
     return replace(found, nullable=False, enum_values=None)
 
 
-def _find_common(one: ValueType, other: ValueType) -> ValueType | None:
+def find_common_type(one: ValueType, other: ValueType) -> ValueType | None:
+    """Return the type in which two types meet, whether or not values can be null; None if they do not meet."""
+    one, other = _plain(one), _plain(other)
     if one == other:
         return one
     if not (one.is_number and other.is_number):

@@ -43,6 +43,7 @@ from omnigraph.language.query.typed_tree import (
     TypedExistence,
     TypedNegation,
     TypedOptional,
+    TypeName,
 )
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
@@ -193,13 +194,23 @@ def _compare_entities(comparison: ast.Comparison, scope: QueryScope) -> Compare 
     if comparison.operator not in {ast.ComparisonOperator.EQUAL, ast.ComparisonOperator.NOT_EQUAL}:
         hint = "compare their properties or ids, as in $a.id < $b.id"
         return scope.reject("T7", f"{comparison.operator} cannot take two entities", comparison.span, hint)
-    if entities[0] is not entities[1]:
-        kinds = " and ".join(entity.name for entity in entities if isinstance(entity, NodeType | EdgeType))
+    known = [
+        (side.name, entity)
+        for side, entity in zip(sides, entities, strict=True)
+        if isinstance(entity, NodeType | EdgeType)
+    ]
+    one, other = (scope.types_of(*each) for each in known)
+    if one.isdisjoint(other):
+        kinds = " and ".join(scope.name_of_type(*each) for each in known)
         hint = "compare their properties or ids, as in $a.id = $b.id"
         return scope.reject("T7", f"{kinds} are different types: no two of them are the same", comparison.span, hint)
-    absent = STRING.as_nullable()
-    left, right = (Identity(side.name, absent if side.name in scope.optional else STRING) for side in sides)
-    return Compare(left, comparison.operator, right)
+    left, right = (STRING.as_nullable() if name in scope.optional else STRING for name, _ in known)
+    (first, first_type), (last, last_type) = known
+    if first_type.name != last_type.name:
+        # In this combination of types the two are never the same, whatever their ids are.
+        names = TypeName(first, first_type.name, left), TypeName(last, last_type.name, right)
+        return Compare(names[0], comparison.operator, names[1])
+    return Compare(Identity(first, left), comparison.operator, Identity(last, right))
 
 
 def find_column(written: ast.ExpressionSyntax, scope: QueryScope) -> ColumnValue | None:

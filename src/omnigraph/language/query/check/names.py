@@ -65,7 +65,8 @@ def check_property(
     if found is None and isinstance(entity, EdgeType) and access.name in ENDS:
         return EndIdentity(access.variable, access.name, _string_of(access.variable, scope))
     if found is None:
-        return reject_property(unbound, entity, access.name, access.name_span, scope.report)
+        owner = scope.name_of_type(access.variable, entity)
+        return reject_property(unbound, entity, access.name, access.name_span, scope.report, owner)
     is_optional = access.variable in scope.optional
     return PropertyValue(access.variable, access.name, found.type.as_nullable() if is_optional else found.type)
 
@@ -93,10 +94,13 @@ def reject_path(variable: str, span: Span, scope: QueryScope) -> None:
     return scope.reject("T23", f"'${variable}' is a path: only functions of paths read it", span, hint)
 
 
-def reject_property(code: str, entity: NodeType | EdgeType, name: str, span: Span, report: ProblemReport) -> None:
-    """Report that a type has no such property."""
-    hint = suggest_name(name, entity.properties, f"properties of {entity.name}")
-    report.add(code, f"{entity.name} has no property '{name}'", span, hint)
+def reject_property(
+    code: str, entity: NodeType | EdgeType, name: str, span: Span, report: ProblemReport, declared: str | None = None
+) -> None:
+    """Report that a type has no such property. ``declared`` is the name of its interface, if the query names that."""
+    owner = declared or entity.name
+    hint = suggest_name(name, entity.properties, f"properties of {owner}")
+    report.add(code, f"{owner} has no property '{name}'", span, hint)
 
 
 def refuse_blob(expression: Expression | None, span: Span, scope: QueryScope) -> Expression | None:

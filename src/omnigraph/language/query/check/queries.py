@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from omnigraph.errors import Problem
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import check_clauses
+from omnigraph.language.query.check.interfaces import TypeCombination, check_combinations
 from omnigraph.language.query.check.mutation import check_mutation
 from omnigraph.language.query.check.report import ProblemReport
 from omnigraph.language.query.check.result import (
@@ -20,8 +21,9 @@ from omnigraph.language.query.check.result import (
     check_order,
     has_aggregate,
 )
-from omnigraph.language.query.check.scope import open_scope
-from omnigraph.language.query.typed_tree import TypedQuery, TypedRead
+from omnigraph.language.query.check.scope import QueryScope, open_scope
+from omnigraph.language.query.check.unions import check_union
+from omnigraph.language.query.typed_tree import TypedInterfaceRead, TypedQuery, TypedRead
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.types import ValueType
@@ -44,11 +46,23 @@ def check_query(query: ast.Query, catalog: Catalog, source: Source) -> TypedQuer
     """Check one query; other queries of its file do not matter."""
     report = ProblemReport(source)
     parameters = _check_parameters(query, report)
+    typed: TypedQuery | None
     if isinstance(query.body, ast.ReadBody):
         typed = _check_read(query.name, query.body, catalog, parameters, report)
+    elif isinstance(query.body, ast.UnionBody):
+        scope = QueryScope(catalog, parameters, report, iter(()))
+        typed = check_union(
+            query.name,
+            query.body,
+            scope,
+            lambda branch: _check_read(query.name, branch, catalog, parameters, report),
+        )
     else:
         typed = check_mutation(query.name, query.body, open_scope(query.body.clauses, catalog, parameters, report))
-    return report.sort_problems() or typed
+    if report.problems:
+        return report.sort_problems()
+    assert typed is not None, "a query without a typed form has a problem"
+    return typed
 
 
 def _check_parameters(query: ast.Query, report: ProblemReport) -> Mapping[str, ValueType]:
@@ -64,9 +78,16 @@ def _check_parameters(query: ast.Query, report: ProblemReport) -> Mapping[str, V
 
 def _check_read(
     name: str, read: ast.ReadBody, catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
-) -> TypedRead:
-    columns_as_written = [projection.expression for projection in read.projections]
-    scope = open_scope([*read.clauses, *columns_as_written], catalog, parameters, report)
+) -> TypedRead | TypedInterfaceRead | None:
+    parts = [*read.clauses, *(projection.expression for projection in read.projections)]
+
+    def check(combination: TypeCombination, found: ProblemReport) -> TypedRead:
+        return _check_variant(name, read, parameters, open_scope(parts, catalog, parameters, found, combination))
+
+    return check_combinations(read, catalog, report, check)
+
+
+def _check_variant(name: str, read: ast.ReadBody, parameters: Mapping[str, ValueType], scope: QueryScope) -> TypedRead:
     clauses = check_clauses(read.clauses, scope)
     variables = scope.list_tables()
     columns = check_columns(read.projections, scope)

@@ -49,7 +49,7 @@ def check_columns(projections: Sequence[ast.Projection], scope: QueryScope) -> t
         expression = _check_projection(projection, scope, grouped=grouped)
         if expression is None:
             continue
-        name = projection.alias or _name_column(projection.expression)
+        name = projection.alias or name_column(projection.expression)
         if name is None:
             scope.reject("Q014", "a computed column needs a name", projection.span, "add one: as found")
             continue
@@ -113,7 +113,7 @@ def _free_alias(name: str, columns: dict[str, ResultColumn]) -> str:
     return f"{stem}_{number}"
 
 
-def _name_column(written: ast.ExpressionSyntax) -> str | None:
+def name_column(written: ast.ExpressionSyntax) -> str | None:
     """Name a column without an alias: ``v.p``, ``v``, ``count(v)``, ``literal``; None if it needs one."""
     match written:
         case ast.ScalarLiteral() | ast.DateLiteral() | ast.DateTimeLiteral() | ast.ListLiteral():
@@ -125,18 +125,18 @@ def _name_column(written: ast.ExpressionSyntax) -> str | None:
         case ast.Variable():
             return written.name
         case ast.NearestCall():
-            return f"nearest({_name_column(written.target)})"
+            return f"nearest({name_column(written.target)})"
         case ast.TextMatchCall():
-            return f"{written.function}({_name_column(written.target)})"
+            return f"{written.function}({name_column(written.target)})"
         case ast.Bm25Call():
-            return f"bm25({_name_column(written.target)})"
+            return f"bm25({name_column(written.target)})"
         case ast.RrfCall():
-            return f"rrf({_name_column(written.first)}, {_name_column(written.second)})"
+            return f"rrf({name_column(written.first)}, {name_column(written.second)})"
         case ast.FunctionCall(arguments=(only,)):
-            argument = _name_column(only)
+            argument = name_column(only)
             return None if argument is None else f"{written.name}({argument})"
         case ast.AggregateCall():
-            argument = _name_column(written.argument)
+            argument = name_column(written.argument)
             return None if argument is None else f"{written.function}({'distinct ' * written.distinct}{argument})"
         case _:
             return None
@@ -171,12 +171,24 @@ def _check_keys(keys: Sequence[ast.OrderKey], result: OrderScope, scope: QuerySc
         if expression is None:
             continue
         if isinstance(expression, Distance | TextScore | FusedScore):
+            if scope.chosen:
+                _reject_united_ranking(expression, key, scope)
+                continue
             _check_ranking_key(expression, key, place, result, scope)
             yield TypedOrderKey(expression, descending=not isinstance(expression, Distance))
         elif expression.type.is_list or expression.type.scalar is Scalar.VECTOR:
             scope.reject("Q011", f"rows cannot be ordered by {expression.type}", key.span, "order by another property")
         else:
             yield TypedOrderKey(expression, key.descending)
+
+
+def _reject_united_ranking(ranking: RankingExpression, key: ast.OrderKey, scope: QueryScope) -> None:
+    for name in sorted(variables_of(ranking) & scope.chosen.keys()):
+        types = ", ".join(sorted(scope.chosen[name].possible))
+        message = f"'${name}' is of the interface {scope.chosen[name].interface}, which cannot be ranked"
+        return scope.reject("T35", message, key.span, f"rank the nodes of one type: {types}")
+    message = "rows of several types are united here, and a ranking is of one match"
+    return scope.reject("T34", message, key.span, "bind every variable to a node type, or order by a property")
 
 
 def _check_ranking_key(

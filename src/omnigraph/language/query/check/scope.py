@@ -34,6 +34,23 @@ Entity: TypeAlias = NodeType | EdgeType | Literal[_Path.PATH, _Unknown.UNKNOWN]
 """What a variable is bound to; ``UNKNOWN`` after a wrong binding."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenType:
+    """The node type that an interface variable stands for, while one combination of types is checked.
+
+    ``node_type`` has the properties of the interface only; ``possible`` are the types of all combinations.
+    """
+
+    interface: str
+    node_type: NodeType
+    possible: frozenset[str]
+
+
+def is_interface(name: str, catalog: Catalog) -> bool:
+    """Whether a binding names an interface. A node type of the same name comes first."""
+    return name in catalog.interfaces and name not in catalog.nodes
+
+
 class Place(Enum):
     """Where an expression stands; some are only allowed in some places."""
 
@@ -61,6 +78,10 @@ class QueryScope:
     hidden: set[str] = field(default_factory=set[str])
     optional: set[str] = field(default_factory=set[str])
     """Variables that an optional block has bound: they may be absent."""
+    chosen: Mapping[str, ChosenType] = field(default_factory=dict[str, ChosenType])
+    """By interface variable: what it stands for."""
+    is_block: bool = False
+    """Whether this is the inside of a block."""
     is_test: bool = False
     """Whether this is the inside of ``exists`` or ``not``."""
     outer: set[str] = field(default_factory=set[str])
@@ -112,8 +133,18 @@ class QueryScope:
         inner = QueryScope(self.catalog, self.parameters, self.report, self.anonymous_names, dict(self.variables))
         inner.optional |= self.optional
         inner.outer |= self.variables.keys()
+        inner.chosen = self.chosen
+        inner.is_block = True
         inner.is_test = is_test
         return inner
+
+    def name_of_type(self, variable: str, entity: NodeType | EdgeType) -> str:
+        """Return the name of the type of a variable, as the query declares it."""
+        return self.chosen[variable].interface if variable in self.chosen else entity.name
+
+    def types_of(self, variable: str, entity: NodeType | EdgeType) -> frozenset[str]:
+        """Return the names of the types that a variable can have."""
+        return self.chosen[variable].possible if variable in self.chosen else frozenset({entity.name})
 
     def is_own_optional(self, name: str) -> bool:
         """Whether a variable may be absent and belongs to this list of clauses, not to one around it."""
@@ -128,12 +159,16 @@ class QueryScope:
 
 
 def open_scope(
-    parts: Iterable[ast.ClauseSyntax], catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
+    parts: Iterable[ast.ClauseSyntax],
+    catalog: Catalog,
+    parameters: Mapping[str, ValueType],
+    report: ProblemReport,
+    chosen: Mapping[str, ChosenType] | None = None,
 ) -> QueryScope:
     """Return the scope at the start of a match. ``parts`` are all its clauses, and what may have blocks after it."""
     taken = frozenset(_bound_names(parts))
     fresh = (name for name in (f"{ast.ANONYMOUS}{number}" for number in count(1)) if name not in taken)
-    return QueryScope(catalog, parameters, report, fresh)
+    return QueryScope(catalog, parameters, report, fresh, chosen=chosen or {})
 
 
 def _bound_names(clauses: Iterable[ast.ClauseSyntax]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The logical plan of a read: its operators, the planner, the visitor and the printer."""
 
 from omnigraph.language.query.plan.operators import (
+    BranchPlan,
     ByRank,
     Connect,
     ConnectEdges,
@@ -24,6 +25,8 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    TopRows,
+    Union,
     WalkEnd,
     With,
     Without,
@@ -44,6 +47,7 @@ from omnigraph.language.query.plan.visitor import (
 )
 
 __all__ = [
+    "BranchPlan",
     "ByRank",
     "Connect",
     "ConnectEdges",
@@ -67,6 +71,8 @@ __all__ = [
     "Select",
     "Sort",
     "TopRanked",
+    "TopRows",
+    "Union",
     "WalkEnd",
     "With",
     "Without",

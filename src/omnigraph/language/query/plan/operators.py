@@ -10,6 +10,10 @@ only if it is true: a null on either side of a comparison does not match.
 A read has one of two shapes. Without aggregates: ``Project <- Limit? <- Sort? <- match``; the sort comes first because
 its keys and ties are variables, and only the rows that remain are projected. With aggregates:
 ``Limit? <- Sort? <- Keep? <- Group <- match``; the keys are columns of the group.
+
+Where several matches are united, a :class:`Union` stands in place of the match, and everything above it reads columns.
+Each of its branches is a read of one of the two shapes; columns that the result does not show carry order keys, ids and
+the arguments of aggregates, and a projection above drops them.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from typing import Annotated, TypeAlias
 
 from omnigraph.language.query.typed_tree import (
     Aggregate,
+    ColumnValue,
     Constant,
     Distance,
     EdgeStep,
@@ -276,7 +281,7 @@ class Group:
     Without aggregates the groups are the distinct rows.
     """
 
-    input: MatchPlan
+    input: MatchPlan | Union
     columns: tuple[ResultColumn, ...]
 
     @property
@@ -302,11 +307,11 @@ class ByRank:
 class Sort:
     """Sort by the keys, nulls first ascending and last descending, then by the ids of ``tie_break``, ascending.
 
-    Over a match the keys are expressions of its variables. Over groups they are columns, and all columns break ties,
-    from left to right, ascending, nulls first.
+    Over a match the keys are expressions of its variables. Over groups and unions they are columns, and all columns
+    break ties, from left to right, ascending, nulls first.
     """
 
-    input: MatchPlan | Group | Keep
+    input: MatchPlan | Group | Keep | Union
     keys: tuple[TypedOrderKey | ByRank, ...]
     tie_break: tuple[UsedVariable, ...]
 
@@ -315,20 +320,41 @@ class Sort:
 class Limit:
     """Skip some rows and keep the first of the others; any rows, if nothing sorts them."""
 
-    input: MatchPlan | Group | Keep | Sort
+    input: MatchPlan | Group | Keep | Sort | Union
     count: Count | None
     skip: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """Give one result row per match row. A search function here is the score of the row's entity."""
+class TopRows:
+    """Keep the first rows of a branch: as many as the limit above the union shows and skips."""
 
-    input: MatchPlan | Sort | Limit
+    input: Sort
+    limit: Count
+    skip: Count | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Give one result row per row of the input. A search function here is the score of the row's entity.
+
+    Over a union it selects some of its columns.
+    """
+
+    input: MatchPlan | Sort | Limit | TopRows | Union
     columns: tuple[ResultColumn, ...]
 
 
-ReadPlan: TypeAlias = Project | Group | Keep | Sort | Limit
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Give the rows of all branches. Branches have these columns in this order; numbers get the type stated here."""
+
+    branches: tuple[BranchPlan, ...]
+    columns: tuple[ColumnValue, ...]
+
+
+BranchPlan: TypeAlias = Project | Group | Keep | TopRows
+ReadPlan: TypeAlias = BranchPlan | Sort | Limit | Union
 PlanOperator: TypeAlias = MatchPlan | ReadPlan
 
 

@@ -30,6 +30,8 @@ from omnigraph.language.query.plan.operators import (
     Select,
     Sort,
     TopRanked,
+    TopRows,
+    Union,
     With,
     Without,
 )
@@ -143,6 +145,10 @@ def print_operator(plan: PlanOperator) -> str:
         case Limit():
             after = "" if plan.skip is None else f" after {print_expression(plan.skip)}"
             return f"Limit {'all' if plan.count is None else print_expression(plan.count)}{after}"
+        case TopRows():
+            return f"TopRows {_print_count(plan)}"
+        case Union():
+            return "Union"
         case _:
             return _print_match_operator(plan)
 
@@ -171,7 +177,7 @@ def _print_match_operator(plan: MatchPlan) -> str:
             return f"{type(plan).__name__} {_print_step(plan)}"
 
 
-def _print_count(plan: TopRanked | Fuse) -> str:
+def _print_count(plan: TopRanked | Fuse | TopRows) -> str:
     limit = "all" if plan.limit is None else print_expression(plan.limit)
     return limit if plan.skip is None else f"{limit} + {print_expression(plan.skip)}"
 

@@ -48,8 +48,8 @@ _HOLDERS = frozenset[type]({ResultColumn, TypedOrderKey})
 
 def inputs_of(operator: PlanOperator) -> tuple[PlanOperator, ...]:
     """Return the inputs of an operator, in the order of its fields."""
-    shape = _shape(type(operator))
-    return tuple(cast(PlanOperator, getattr(operator, name)) for name in shape.inputs)
+    values = (_items(getattr(operator, name)) for name in _shape(type(operator)).inputs)
+    return tuple(cast(PlanOperator, value) for items in values for value in items)
 
 
 def expressions_of(operator: PlanOperator) -> tuple[ExpressionPart, ...]:
