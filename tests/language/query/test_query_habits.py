@@ -107,6 +107,8 @@ HABITS: Final = {
         ("part", "limit 5, 10", "limit 10 offset 5"),
         ("part", "limit { 10 }", "limit 10"),
         ("part", "FETCH FIRST 5 ROWS ONLY", "limit 5"),
+        ("part", "UNION ALL MATCH (q:Person) RETURN q.name", "union"),
+        ("part", "UNION match { $q: Person } return { $q.name }", "union distinct"),
         ("part", "ORDER BY p.name DESC LIMIT 10", "order { $p.name desc }"),
         ("part", "order by $p.name", "order { $p.name }"),
         ("part", "order $p.name desc", "order { $p.name desc }"),
@@ -167,7 +169,7 @@ HABITS: Final = {
 }
 """By habit: where it stands, the foreign text, and the form of the hint."""
 
-FRAGMENTS: Final = frozenset({"'!='", "!=", "and", "$p.age", "I64"})
+FRAGMENTS: Final = frozenset({"union", "union distinct", "'!='", "!=", "and", "$p.age", "I64"})
 """Forms that are a word or a value, and no part of a query."""
 
 

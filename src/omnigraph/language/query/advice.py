@@ -101,8 +101,11 @@ _MISTAKES = (
     _Mistake("['`\u2018-\u201d]", _TEXT),
     _Mistake("&", "write and, or leave it out: all clauses of a match must hold"),
     _Mistake(r"\|\|", "write or between conditions, concat(a, b) for texts"),
-    _Mistake(r"\|", "a variable has one type", before=r"\$\w+\s*:\s*[A-Z]\w*"),
+    _Mistake(
+        r"\|", "a variable has one type, or an interface that the types implement", before=r"\$\w+\s*:\s*[A-Z]\w*"
+    ),
     _Mistake(r"\|", "write or"),
+    _Mistake(r"(?i:intersect|except|minus)\b", "say it in one match, with exists { ... } or not { ... }"),
     _Mistake(r"(?i:nulls)\b", "leave it out: null comes first, and last with desc"),
     _Mistake("%", "there is no remainder: compute it where the result is used"),
     _Mistake(r"(?i:case)\b(?!\s*\{)|(?i:when)\b", _CASE),

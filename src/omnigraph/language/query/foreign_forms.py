@@ -329,6 +329,8 @@ _HABITS: Final = (
     ),
     _Habit(rf"(?i:having)\b\s*{_ITEMS}", lambda parts: f"having {{ {_tidy(parts['items']) or 'n > 1'} }}"),
     _Habit(_SOME_ITEMS, lambda parts: f"having {{ {_tidy(parts['items'])} }}", r"\bhaving"),
+    _Habit(r"(?i:union\s+all)\b", "union", remark="it keeps every row"),
+    _Habit(r"UNION\b", "union distinct", remark="union alone keeps every row"),
     _Habit(r"(?i:fetch\s+(?:first|next))\s+(?P<count>\d+)", "limit <count>"),
     _Habit(r"(?i:with)\b", "having { n > 1 }", remark="a condition on an aggregate; there is no with"),
     # Statements.
