@@ -38,6 +38,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 EVIDENCE = ROOT / "examples" / "evidence"
 ANSWER = re.compile(r"^```gq graph=evidence\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"^\|[^\n]*\| `\.gq` \|\n\|[-|]+\|\n((?:\|[^\n]*\n)+)", re.MULTILINE)
+FENCED = re.MULTILINE | re.DOTALL
 FENCE = re.compile(r"^```(pg|gq|console|python)\b([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -239,3 +240,10 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
     for page in tmp_path.rglob("*.html"):
         fetched = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"?https?:[^>]+>", page.read_text("utf-8"))
         assert fetched == [], page
+    for page in (ROOT / "docs").rglob("*.md"):
+        # A fence that the site does not understand swallows the headings after it.
+        built_page = (tmp_path / page.relative_to(ROOT / "docs")).with_suffix(".html")
+        headings = re.findall(
+            r"^##+ ", re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=FENCED), re.MULTILINE
+        )
+        assert len(re.findall(r"<h[2-6] ", built_page.read_text("utf-8"))) == len(headings), page
