@@ -27,8 +27,9 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.spark import engine_choice
 from omnigraph.spark.load import incoming_rows as load_incoming
+from omnigraph.storage.table import Table
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
-from omnigraph.write.load import LoadMode
+from omnigraph.write.load import LoadMode, StagedRows
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of, written
 from tests.selection import daily
@@ -158,6 +159,11 @@ WRONG: tuple[Mapping[str, object] | str, ...] = (
 )
 
 
+def done_here(*_: object, **__: object) -> None:
+    """What is not to be done in this process."""
+    raise AssertionError("the executors were not asked")
+
+
 def refused(graph: Graph, file: Path, engine: Engine, *, check: bool = False) -> ValidationError:
     with pytest.raises(ValidationError) as caught:
         graph.load(file, engine=engine, check=check)
@@ -165,13 +171,17 @@ def refused(graph: Graph, file: Path, engine: Engine, *, check: bool = False) ->
 
 
 @pytest.mark.usefixtures("many")
-def test_problems_are_the_same_with_their_lines(spark: SparkSession, graph: Graph, tmp_path: Path) -> None:
+def test_problems_are_the_same_with_their_lines(
+    spark: SparkSession, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # One more edge is one too many: of two incoming ones, that with the greater id would be shown, and ids are drawn.
     graph.load(file_of(tmp_path / "right.jsonl", [tow("b", "c")]))
     file, before = file_of(tmp_path / "wrong.jsonl", WRONG), written(graph)
     files = leftovers(graph)
     # Every line is read by another task.
-    with setting(spark, "spark.sql.files.maxPartitionBytes", "60"):
+    with setting(spark, "spark.sql.files.maxPartitionBytes", "60"), monkeypatch.context() as driver:
+        # The rows of violations are looked for by executors.
+        driver.setattr(Table, "scan", done_here)
         there = refused(graph, file, "spark")
         checked = refused(graph, file, "spark", check=True)
     assert problems(there) == problems(checked) == problems(refused(graph, file, "local"))
@@ -238,12 +248,18 @@ def test_wrong_columns_are_refused_before_anything_is_read(spark: SparkSession, 
 
 
 @pytest.mark.usefixtures("spark", "many")
-def test_quarantine_has_the_same_records_as_in_this_process(template: Path, tmp_path: Path) -> None:
+def test_quarantine_has_the_same_records_as_in_this_process(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = omnigraph.open(shutil.copytree(template, tmp_path / "here.og"))
     there = omnigraph.open(shutil.copytree(template, tmp_path / "there.og"))
     file = file_of(tmp_path / "wrong.jsonl", WRONG)
     local = here.load(file, on_error="quarantine", rejects=tmp_path / "rejects.jsonl")
-    result = there.load(file, on_error="quarantine", rejects=tmp_path / "rejects.parquet", engine="spark")
+    with monkeypatch.context() as driver:
+        # What executors do, they do elsewhere.
+        driver.setattr(pq, "ParquetWriter", done_here)
+        driver.setattr(StagedRows, "_scan", done_here)
+        result = there.load(file, on_error="quarantine", rejects=tmp_path / "rejects.parquet", engine="spark")
     assert content(there) == content(here)
     assert (result.nodes, result.edges, result.rejected) == (local.nodes, local.edges, local.rejected)
     rows = pq.read_table(str(result.rejects_path))

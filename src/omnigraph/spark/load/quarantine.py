@@ -1,4 +1,4 @@
-"""Collect the rejected records of a load on Spark from the scratch table into one Parquet file."""
+"""Collect the rejected records of a load on Spark from the scratch table into one Parquet file, which a task writes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Final, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.incoming_rows import BlockLines
 from omnigraph.spark.load.load_task import REJECTED
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Table
-from omnigraph.write.load import RejectedRecord, RejectsLine, RejectsTarget, to_rejects_line
+from omnigraph.write.load import RejectedRecord, RejectsTarget, to_rejects_line
 
 _FILE: Final = pa.schema(
     [
@@ -25,28 +27,57 @@ _FILE: Final = pa.schema(
         for name in ("record", "file", "line", "type", "id", "rule", "message")
     ]
 )
-_ROWS_AT_ONCE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetQuarantine:
     """The rejected records of all tasks, in fragments of the scratch table."""
 
+    executor: SparkExecutor
+    rejected: _RejectedRows
+    count: int
+
+    def deliver(self, more: Iterable[RejectedRecord]) -> str:
+        """Write them and ``more`` to the target file, which replaces an earlier delivery.
+
+        A task of an executor writes it, unless the records are few or executors cannot reach the file.
+        """
+        others = pa.Table.from_pylist([dict(to_rejects_line(each)) for each in more], _FILE)
+        if self.rejected.target.is_shared and self.count + others.num_rows > load_incoming.LOCAL_LOAD_ROWS:
+            (path,) = self.executor.run(self.rejected.write_file, [others])
+            return path
+        return self.rejected.write_file(others)
+
+
+def collect_rejected(
+    executor: SparkExecutor,
+    scratch: Table,
+    fragments: tuple[FragmentText, ...],
+    blocks: BlockLines,
+    count: int,
+    target: RejectsTarget,
+) -> ParquetQuarantine:
+    """Return the quarantine of rejected records that tasks wrote to fragments of the scratch table."""
+    return ParquetQuarantine(executor, _RejectedRows(scratch, fragments, blocks, target), count)
+
+
+@dataclass(frozen=True, slots=True)
+class _RejectedRows:
+    """What a task needs to write the file."""
+
     scratch: Table
     fragments: tuple[FragmentText, ...]
     blocks: BlockLines
-    count: int
     target: RejectsTarget
 
-    def deliver(self, more: Iterable[RejectedRecord]) -> str:
-        """Write them and ``more`` to the target file, which replaces an earlier delivery."""
+    def write_file(self, others: pa.Table) -> str:
+        """Task: write the rejected records and some others as one file. Memory does not grow with the former."""
         with TemporaryDirectory(prefix="omnigraph-load-") as folder:
             file = Path(folder, "rejected.parquet")
             with pq.ParquetWriter(str(file), _FILE) as writer:
                 for rows in self._read_rejected():
                     writer.write_table(rows)
-                for rows in _batch_rows(to_rejects_line(each) for each in more):
-                    writer.write_table(pa.Table.from_pylist(rows, _FILE))
+                writer.write_table(others)
             return self.target.put(file)
 
     def _read_rejected(self) -> Iterator[pa.Table]:
@@ -60,14 +91,3 @@ class ParquetQuarantine:
             ]
             rows = batch.set_column(batch.schema.get_field_index("line"), "line", pa.array(lines, pa.int64()))
             yield pa.Table.from_batches([rows]).select(_FILE.names)
-
-
-def _batch_rows(rows: Iterable[RejectsLine]) -> Iterator[list[dict[str, object]]]:
-    batch_: list[dict[str, object]] = []
-    for row in rows:
-        batch_.append(dict(row))
-        if len(batch_) == _ROWS_AT_ONCE:
-            yield batch_
-            batch_ = []
-    if batch_:
-        yield batch_

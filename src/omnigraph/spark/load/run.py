@@ -28,7 +28,7 @@ from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.identity_matching import match_stored_rows
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
 from omnigraph.spark.load.load_task import PLACES, REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
-from omnigraph.spark.load.quarantine import ParquetQuarantine
+from omnigraph.spark.load.quarantine import collect_rejected
 from omnigraph.spark.load.row_updates import complete_rows
 from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.load.sources import names_by_path, read_lines
@@ -141,7 +141,8 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
         quarantine = None
         if target is not None:
             rejected = tuple(report.rejected)
-            quarantine = ParquetQuarantine(scratch, rejected, report.blocks, report.rejected_count, target)
+            writer = executor.doing("writing rejected records")
+            quarantine = collect_rejected(writer, scratch, rejected, report.blocks, report.rejected_count, target)
         tables = _incoming_tables(executor, context, typed, targets, scratch, report)
         yield ParsedInput(
             tables,

@@ -170,7 +170,12 @@ def to_rejects_line(rejected: RejectedRecord) -> RejectsLine:
 
 
 class RejectsTarget(Protocol):
-    """Where the file of rejected records is written."""
+    """Where the file of rejected records is written. It pickles."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes that read the graph can write the file too."""
+        ...
 
     def put(self, file: Path) -> str:
         """Write the file there and return its path."""
@@ -178,22 +183,26 @@ class RejectsTarget(Protocol):
 
 
 class _FileTarget:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_shared: bool) -> None:
         self._path = path
+        self._absolute = path.absolute()
+        self.is_shared = is_shared
 
     def put(self, file: Path) -> str:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._absolute.parent.mkdir(parents=True, exist_ok=True)
             # Copy, then rename, so that nobody reads a partial file.
-            temporary = self._path.with_name(f".{self._path.name}.{ULID()}")
+            temporary = self._absolute.with_name(f".{self._path.name}.{ULID()}")
             shutil.copyfile(file, temporary)
-            temporary.replace(self._path)
+            temporary.replace(self._absolute)
         except OSError as error:
             raise StorageError(f"the rejected records cannot be written to '{self._path}': {error}") from error
         return str(self._path)
 
 
 class _ObjectTarget:
+    is_shared = True
+
     def __init__(self, folder: Location, name: str) -> None:
         self._folder = folder
         self._name = name
@@ -207,10 +216,11 @@ def choose_rejects_target(graph: Location, rejects: str | Path | None, suffix: s
     """Return the requested file, or a new one in a folder next to the graph. A file inside the graph is refused."""
     if rejects is not None:
         check_path("rejects", rejects)
-        return _FileTarget(_check_rejects_path(graph, Path(rejects)))
+        # Who reads a graph in a local folder is on this machine.
+        return _FileTarget(_check_rejects_path(graph, Path(rejects)), is_shared=graph.is_local)
     name = f"{ULID()}{suffix}"
     folder = graph.sibling("rejects")
-    return _FileTarget(Path(folder.base) / name) if graph.is_local else _ObjectTarget(folder, name)
+    return _FileTarget(Path(folder.base) / name, is_shared=True) if graph.is_local else _ObjectTarget(folder, name)
 
 
 def _check_rejects_path(graph: Location, path: Path) -> Path:
