@@ -55,6 +55,33 @@ def test_loads_and_reads(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eight_partitions")
+@pytest.mark.parametrize("store", ["s3_location", "ddb_location"])
+def test_updates(
+    spark: SparkSession,
+    s3_server: S3Server,
+    store: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    location: Location = request.getfixturevalue(store)
+    schema = SCHEMA.replace("name: String", "name: String  crew: I32?")
+    graph = omnigraph.init(location.uri, schema, storage_options=s3_server.options)
+    graph.load([{"type": "Ship", "data": {"code": code, "name": code.upper(), "crew": 1}} for code in "abcd"])
+    sg = graph.spark(spark)
+    crews = spark.createDataFrame([("a", 7), ("b", 1), ("c", None), ("z", 5)], "code string, crew int").repartition(3)
+    with pytest.raises(ValidationError, match="there is no Ship to update with the key 'z'"):
+        sg.load(nodes={"Ship": crews}, mode="update")
+    assert sg.load(nodes={"Ship": crews.where("code < 'z'")}, mode="update").commit is not None
+    found = {row["code"]: (row["name"], row["crew"]) for row in graph.nodes("Ship").to_arrow().to_pylist()}
+    assert found == {"a": ("A", 7), "b": ("B", 1), "c": ("C", None), "d": ("D", 1)}
+    assert sg.load(nodes={"Ship": crews.where("code < 'z'")}, mode="update").commit is None, "nothing is new"
+    assert graph.verify().findings == ()
+    assert Objects(location.sibling("loading")).list() == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["s3_location", "ddb_location"])
 def test_merges_and_compares(
     spark: SparkSession,
