@@ -16,11 +16,13 @@ from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from omnigraph.read.rows.public_values import to_json_rows
 from omnigraph.storage.columns import Values
 from omnigraph.write.load import Engine
+from omnigraph.write.mutation import MutationResult
 from tests.case_files import Row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Mutate: TypeAlias = Callable[[Graph, QueryRequest, str], MutationResult]
 Way: TypeAlias = Callable[[Graph, QueryRequest, str, Reference | None], list[Row]]
 
 
@@ -30,6 +32,7 @@ class Executor:
 
     name: str
     ways: Mapping[str, Way]
+    mutate: Mutate
 
 
 def _locally(
@@ -63,11 +66,23 @@ def rows_as_json(found: DataFrame, shown: pa.Schema) -> list[Row]:
     return cast("list[Row]", to_json_rows(pa.RecordBatch.from_arrays(columns, schema=shown)))
 
 
-LOCAL: Final = Executor("local", {f"by {strategy}": partial(_locally, strategy) for strategy in Strategy})
+def _mutate_locally(graph: Graph, mutation: QueryRequest, branch: str) -> MutationResult:
+    return graph.mutate(mutation.source, mutation.name, mutation.params, branch=branch)
+
+
+def _mutate_on_spark(session: SparkSession, graph: Graph, mutation: QueryRequest, branch: str) -> MutationResult:
+    sg = graph.spark(session)
+    return sg.mutate(mutation.source, mutation.name, mutation.params, branch=branch, engine="spark")
+
+
+LOCAL: Final = Executor(
+    "local", {f"by {strategy}": partial(_locally, strategy) for strategy in Strategy}, _mutate_locally
+)
 EXECUTORS: Final = (LOCAL.name, "spark")
 
 
 def on_spark(session: SparkSession) -> Executor:
     """The executor that a Spark session is."""
     engines: Mapping[str, Engine] = {"on executors": "spark", "in the driver": "local"}
-    return Executor("spark", {name: partial(_on_spark, session, engine) for name, engine in engines.items()})
+    ways = {name: partial(_on_spark, session, engine) for name, engine in engines.items()}
+    return Executor("spark", ways, partial(_mutate_on_spark, session))

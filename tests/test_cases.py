@@ -108,6 +108,13 @@ def test_case_on_spark(path: Path, spark: SparkSession) -> None:
     assert_so(path, on_spark(spark))
 
 
+@pytest.mark.parametrize(
+    "path", daily(find_cases("write/match"), [CASES / "write" / "match" / "values-of-rows.case"], name_of_case)
+)
+def test_match_of_a_mutation_on_spark(path: Path, spark: SparkSession) -> None:
+    assert_so(path, on_spark(spark))
+
+
 def assert_so(path: Path, executor: Executor) -> None:
     """What a case file states is what happens."""
     case = read_case(path)
@@ -256,9 +263,8 @@ def run_data(state: State, step: Step) -> State:
 def run_mutation(state: State, step: Step) -> State:
     graph, options = _graph(state, step), step.action.options
     params = cast("dict[str, object]", json.loads(options.get("params", "{}")))
-    result = _written(
-        step, graph, lambda: graph.mutate(_text(step.action), options.get("name"), params, branch=_branch(step))
-    )
+    request = QueryRequest(_text(step.action), options.get("name"), params)
+    result = _written(step, graph, lambda: state.executor.mutate(graph, request, _branch(step)))
     for outcome in step.outcomes:
         if outcome.word == "affected":
             assert result is not None

@@ -33,7 +33,10 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Changed:
-    """A graph while statements change it, how many entities they affected, and whose rows were written."""
+    """A graph while statements change it, how many entities they affected, and whose rows were written.
+
+    A rule that is broken on the way refuses the mutation at its end.
+    """
 
     catalog: Catalog
     nodes: dict[str, dict[str, Entity]]
@@ -41,6 +44,7 @@ class Changed:
     affected_nodes: int = 0
     affected_edges: int = 0
     written: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    breaks_a_rule: bool = False
 
     def graph(self) -> Graph:
         return Graph(self.nodes, self.edges)
@@ -94,8 +98,7 @@ def _insert_nodes(type_: NodeType, statement: InsertNode, rows: list[Row], chang
     absent: dict[str, ConstantValue] = dict.fromkeys(type_.properties)
     assert type_.key == ("code",)
     of_key = _one_value([(str(values["code"]), values) for values in given if values["code"] is not None])
-    if any(values["code"] in (None, "") for values in given):
-        raise Refused("validation_error")
+    changed.breaks_a_rule |= any(values["code"] in (None, "") for values in given)
     for key, values in of_key.items():
         changed.write(type_, Entity(key, {**absent, **values}))
     changed.count(type_, len(of_key))
@@ -106,8 +109,7 @@ def _insert_edges(type_: EdgeType, statement: InsertEdge, rows: list[Row], chang
     for number, row in enumerate(rows):
         values = _stored(type_, statement.values, row, asked)
         ends = [evaluated(end, row, asked) for end in (statement.source, statement.destination)]
-        if None in ends:
-            raise Refused("validation_error")
+        changed.breaks_a_rule |= None in ends
         id_ = f"{NEW}{len(changed.edges[type_.name])} {number}"
         changed.write(type_, Entity(id_, {**absent, **values}, *map(str, ends)))
     changed.count(type_, len(rows))
@@ -196,6 +198,8 @@ def _fitted(value: Value, type_: ValueType) -> ConstantValue:
 
 def _check_rules(changed: Changed) -> None:
     """What was written has every required value, values of enums that there are, and ends that exist."""
+    if changed.breaks_a_rule:
+        raise Refused("validation_error")
     for key, id_ in changed.written:
         type_ = _type_of(changed.catalog, key)
         entity = changed.table(type_)[id_]

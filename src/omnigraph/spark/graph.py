@@ -44,6 +44,7 @@ from omnigraph.write.load import (
 )
 from omnigraph.write.load import RecordSource as RecordSource
 from omnigraph.write.merge import MergeBy, MergeResult, PreferredSide
+from omnigraph.write.mutation import MutationResult, mutate, retry_on_conflict
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -162,6 +163,42 @@ class SparkGraph:
 
         request, options = QueryRequest(source, name, params), SparkQueryOptions(self.embedding, engine)
         return run_query(self.manifest, self.snapshot(branch, at), request, options, self._keep_open)
+
+    def mutate(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        if_commit: str | None = None,
+        retries: int = 0,
+        message: str | None = None,
+        actor: str | None = None,
+        engine: Engine = "auto",
+    ) -> MutationResult:
+        """Run a mutation like ``graph.mutate``; executors evaluate its match, unless that reads little.
+
+        What the match found comes to this process, which writes it. ``engine="spark"`` evaluates any match on the
+        executors.
+        """
+        from omnigraph.spark.query import read_match
+
+        self._check_writable()
+        commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
+        read = partial(read_match, manifest=self.manifest, session=self.session, engine=engine)
+        return retry_on_conflict(
+            lambda: mutate(
+                self.manifest,
+                contract.load_current_schema(self.manifest),
+                source,
+                name,
+                params,
+                commit_options,
+                read,
+            ),
+            retries,
+        )
 
     def explain(
         self,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,11 +21,12 @@ from omnigraph.language.query.plan import ReadPlan
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.estimate import estimate_read_cost
 from omnigraph.read.explain import explain_plan
-from omnigraph.read.query import PlannedQuery, QueryOptions, QueryRequest, plan_query
-from omnigraph.read.result import execute_read, result_columns_of
+from omnigraph.read.query import PlannedQuery, QueryOptions, QueryRequest, plan_query, read_columns
+from omnigraph.read.result import execute_read, output_schema, result_columns_of
 from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.query.result import run_on_executors
-from omnigraph.spark.source import SparkSnapshot, arrow_schema_of, to_spark, to_spark_type
+from omnigraph.spark.source import SparkSnapshot, arrow_schema_of, from_spark, to_spark, to_spark_type
+from omnigraph.storage.columns import Values
 from omnigraph.write.load import Engine
 
 MAX_LOCAL_BYTES: Final = 64 * 1024 * 1024
@@ -63,6 +64,23 @@ def run_query(
             return found
         _log.info("the query runs on Spark: its result is larger than %d bytes", MAX_LOCAL_BYTES)
     return run_on_executors(query, manifest, tables, keep_open)
+
+
+def read_match(query: PlannedQuery, manifest: Manifest, session: SparkSession, engine: Engine) -> pa.Table:
+    """Return the rows of the match of a mutation, in the Arrow types of tables."""
+    choice = _choose_engine(query, engine)
+    _log.info("the match is evaluated %s: %s", "in this process" if choice.is_local else "on Spark", choice.reason)
+    if choice.is_local:
+        return read_columns(query)
+    tables = SparkSnapshot(session, query.context.snapshot, query.context.catalog, manifest.location)
+    with ExitStack() as files:
+        found = run_on_executors(query, manifest, tables, files.push).toArrow()
+    schema, columns = output_schema(query.plan), result_columns_of(query.plan)
+    values = [
+        from_spark(cast("Values", column.combine_chunks()), each.expression.type)
+        for each, column in zip(columns, found.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(values, schema=schema)
 
 
 def explain_query(manifest: Manifest, tables: SparkSnapshot, request: QueryRequest, options: SparkQueryOptions) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
+
+import pyarrow as pa
 
 from omnigraph.errors import (
     ConflictError,
@@ -27,7 +29,7 @@ from omnigraph.language.values import ConstantValue, now_milliseconds
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.query import plan_compiled, read_columns
+from omnigraph.read.query import PlannedQuery, plan_compiled, read_columns
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import audit_version
@@ -45,6 +47,8 @@ from omnigraph.write.mutation.statements import AffectedCounts, run_statement
 from omnigraph.write.rules import check_changes, check_rows
 
 _MAX_VIOLATIONS: Final = 100
+MatchReader: TypeAlias = Callable[[PlannedQuery], pa.Table]
+"""Reads all rows of a match, in the Arrow types of tables: here, or on Spark."""
 Outcome = TypeVar("Outcome")
 
 
@@ -77,15 +81,15 @@ class MutationCall:
         inserts = all(isinstance(statement, InsertNode | InsertEdge) for statement in self.mutation.statements)
         return self.mutation.is_driven or not inserts
 
-    def run(self, catalog: Catalog, staging: StagingArea) -> AffectedCounts:
+    def run(self, catalog: Catalog, staging: StagingArea, read_match: MatchReader = read_columns) -> AffectedCounts:
         """Evaluate the match, then run the statements in order. Their changes go to the staging area."""
-        given = self._evaluate_match(catalog, staging)
+        given = self._evaluate_match(catalog, staging, read_match)
         affected = AffectedCounts()
         for statement in self.mutation.statements:
             affected += run_statement(catalog, staging, statement, given)
         return affected
 
-    def _evaluate_match(self, catalog: Catalog, staging: StagingArea) -> StatementRows:
+    def _evaluate_match(self, catalog: Catalog, staging: StagingArea, read_match: MatchReader) -> StatementRows:
         """Evaluate the match on what is staged so far; what it reads belongs to what the commit compares."""
         match = self.mutation.match
         if match is None:
@@ -94,7 +98,7 @@ class MutationCall:
         planned = plan_compiled(self.compiled, catalog, shown, self.parameters, self.now)
         # A branch can lack the table of a new type; it comes with a schema change, which is compared by itself.
         staging.reads.update(key for key in tables_of(planned.plan) if key in staging.snapshot.pins)
-        rows = read_columns(planned)
+        rows = read_match(planned) if self.mutation.is_driven else read_columns(planned)
         columns = {column.expression: column_of(rows, column.name) for column in match.columns}
         return StatementRows(self.parameters, self.now, rows.num_rows, columns)
 
@@ -107,6 +111,7 @@ class MutationOperation:
     calls: tuple[MutationCall, ...]
     progress: MutationProgress | None = None
     kind: WriterKind = WriterKind.MUTATION
+    read_match: MatchReader = read_columns
 
     @property
     def strict(self) -> bool:
@@ -120,7 +125,7 @@ class MutationOperation:
         if progress is None or progress.staging.snapshot is not snapshot:
             progress = MutationProgress(StagingArea(snapshot))
             for call in self.calls:
-                progress = progress.run_call(self.catalog, call)
+                progress = progress.run_call(self.catalog, call, self.read_match)
         return prepare_changes(self.catalog, progress)
 
 
@@ -131,10 +136,12 @@ class MutationProgress:
     staging: StagingArea
     affected: AffectedCounts = field(default_factory=AffectedCounts)
 
-    def run_call(self, catalog: Catalog, call: MutationCall) -> MutationProgress:
+    def run_call(
+        self, catalog: Catalog, call: MutationCall, read_match: MatchReader = read_columns
+    ) -> MutationProgress:
         """Return the progress after one more call. If the call fails, nothing is staged here."""
         staging = self.staging.copy()
-        return MutationProgress(staging, self.affected + call.run(catalog, staging))
+        return MutationProgress(staging, self.affected + call.run(catalog, staging, read_match))
 
 
 def compile_call(
@@ -157,9 +164,11 @@ def mutate(
     name: str | None,
     parameters: Mapping[str, object] | None,
     commit_options: CommitOptions,
+    read_match: MatchReader = read_columns,
 ) -> MutationResult:
     """Compile a mutation and run it as one commit."""
-    operation = MutationOperation(schema.catalog, (compile_call(source, schema.catalog, name, parameters),))
+    call = compile_call(source, schema.catalog, name, parameters)
+    operation = MutationOperation(schema.catalog, (call,), read_match=read_match)
     return to_mutation_result(
         commit_operation(manifest, operation, replace(commit_options, schema_ir_hash=schema.hash))
     )
