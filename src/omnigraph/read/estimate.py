@@ -214,7 +214,7 @@ class CardinalityEstimator:
         return sum_powers(degree, plan.minimum, _MANY_HOPS if plan.maximum is None else plan.maximum, most=most)
 
     def _estimate_ranked(self, plan: TopRanked | Fuse) -> float:
-        rows = self._rows_of(plan.input if isinstance(plan, TopRanked) else plan.first)
+        rows = self._rows_of(plan.input if isinstance(plan, TopRanked) else plan.arms[0])
         limit = plan.limit.value if isinstance(plan.limit, Constant) else None
         return min(rows, limit) if isinstance(limit, int) else rows
 

@@ -300,8 +300,8 @@ def _call(
             return f"{function}({_arguments(target, query, max_edits)})"
         case ast.Bm25Call(target, query):
             return f"bm25({_arguments(target, query)})"
-        case ast.RrfCall(first, second, k):
-            return f"rrf({_arguments(first, second, k)})"
+        case ast.RrfCall(arms, k):
+            return f"rrf({_arguments(*arms, k)})"
 
 
 def _arguments(*arguments: ast.ExpressionSyntax | None) -> str:

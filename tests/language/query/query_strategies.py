@@ -107,7 +107,7 @@ def _calls(arguments: st.SearchStrategy[ast.ExpressionSyntax]) -> st.SearchStrat
         nearest,
         _text_matches(arguments),
         bm25,
-        st.builds(ast.RrfCall, nearest | bm25, nearest | bm25, st.none() | arguments),
+        st.builds(ast.RrfCall, st.lists(nearest | bm25, min_size=2, max_size=4).map(tuple), st.none() | values),
         st.builds(ast.AggregateCall, st.sampled_from(ast.AggregateFunction), undistinct),
         st.builds(ast.AggregateCall, st.sampled_from(_DISTINCT_AGGREGATES), arguments, st.just(True)),
         _computed(arguments),

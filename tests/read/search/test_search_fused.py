@@ -1,4 +1,4 @@
-"""Two rankings fused: as the plan's own words say it, whatever the frames are made of."""
+"""Rankings fused: as the plan's own words say it, whatever the frames are made of."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ Row = tuple[str, str, int]
 """The fused entity, another entity, and the rank."""
 
 
-def oracle(first: Sequence[Row], second: Sequence[Row], k: int, limit: int | None) -> list[tuple[int, str, str]]:
+def oracle(arms: Sequence[Sequence[Row]], k: int, limit: int | None) -> list[tuple[int, str, str]]:
     """The definition of ``Fuse``, row by row: the fused rank and both entities of each row that is left."""
     numbers = [
         {code: n for n, code in enumerate(dict.fromkeys(code for _, code in sorted((r, c) for c, _, r in arm)))}
-        for arm in (first, second)
+        for arm in arms
     ]
     best = sorted(
-        numbers[0] | numbers[1],
+        set[str]().union(*numbers),
         key=lambda code: (
             -sum(1 / (k + arm[code] + 1) for arm in numbers if code in arm),
             *(arm.get(code, float("inf")) for arm in numbers),
@@ -75,7 +75,7 @@ def oracle(first: Sequence[Row], second: Sequence[Row], k: int, limit: int | Non
     return sorted(
         (rank, code, other)
         for rank, code in enumerate(best)
-        for found, other, _ in (first if code in numbers[0] else second)
+        for found, other, _ in next(arm for arm, known in zip(arms, numbers, strict=True) if code in known)
         if found == code
     )
 
@@ -92,37 +92,40 @@ def framed(rows: Sequence[Row], one: PartialTable | FullTable, other: PartialTab
     return Frame(len(rows), bindings, ranks=np.array([row[2] for row in rows], np.int64))
 
 
-arms = st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from(CODES), st.integers(0, 4)), max_size=10)
+ranked_rows = st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from(CODES), st.integers(0, 4)), max_size=10)
 
 
 @settings(max_examples=sized(40, 600))
-@given(arms, arms, st.integers(1, 60), st.one_of(st.none(), st.integers(0, 7)), st.integers(0, 3))
+@given(
+    st.lists(st.tuples(ranked_rows, st.integers(0, 2), st.integers(0, 2)), min_size=2, max_size=4),
+    st.integers(1, 60),
+    st.one_of(st.none(), st.integers(0, 7)),
+)
 def test_the_rows_and_ranks_of_the_definition(
-    docs: Graph, first: list[Row], second: list[Row], k: int, limit: int | None, made: int
+    docs: Graph, arms: list[tuple[list[Row], int, int]], k: int, limit: int | None
 ) -> None:
     # The same entities, numbered in other ways: the fusion must not take positions of one for those of the other.
-    table, one, other = full_table(docs), partial_table(docs, CODES), partial_table(docs, CODES[::-1])
-    left, right = [(table, table), (one, other), (table, other), (other, table)][made]
-    frame, scores = fuse_frames(framed(first, left, one), framed(second, right, other), "d", k, limit)
+    sets = full_table(docs), partial_table(docs, CODES), partial_table(docs, CODES[::-1])
+    frame, scores = fuse_frames([framed(rows, sets[one], sets[other]) for rows, one, other in arms], "d", k, limit)
     assert frame.ranks is not None
     bound = [frame.bindings[name] for name in ("d", "e")]
     ids = [ids_of(each.entities, each.positions) for each in bound]  # pyright: ignore[reportArgumentType]  either
-    assert sorted(zip(frame.ranks.tolist(), *ids, strict=True)) == oracle(first, second, k, limit)
-    assert len(scores.entities) == len({row[0] for row in (*first, *second)})
+    assert sorted(zip(frame.ranks.tolist(), *ids, strict=True)) == oracle([rows for rows, _, _ in arms], k, limit)
+    assert len(scores.entities) == len({row[0] for rows, _, _ in arms for row in rows})
 
 
 def test_rows_keep_their_weights(docs: Graph) -> None:
     rows = full_table(docs)
     weighted = Frame(1, {"d": EntityColumn(rows, np.array([0]))}, np.array([5]), np.array([0]))
     plain = Frame(1, {"d": EntityColumn(rows, np.array([1]))}, None, np.array([0]))
-    frame, _ = fuse_frames(weighted, plain, "d", 60, None)
+    frame, _ = fuse_frames([weighted, plain], "d", 60, None)
     assert (frame.total_rows, frame.num_rows) == (6, 2)
 
 
 # --------------------------------------------------------------------------------------------- rrf
 
 NEAR, WORDS = nearest(vector(0.0, 0.0)), bm25(text("fox"))
-RRF = FusedScore(NEAR, WORDS, Constant(60, I64), NUMBER)
+RRF = FusedScore((NEAR, WORDS), Constant(60, I64), NUMBER)
 
 
 def rrf(docs: Graph, limit: int) -> tuple[Frame, list[float | None]]:
@@ -130,8 +133,8 @@ def rrf(docs: Graph, limit: int) -> tuple[Frame, list[float | None]]:
     asked, rows = make_search_context(docs), full_table(docs)
     scan = NodeScan("d", "Doc", ())
     plans = TopRanked(scan, NEAR, Constant(limit, I64)), TopRanked(scan, WORDS, None)
-    first, second = (execute_top_ranked(frame_of(rows), plan, asked) for plan in plans)
-    frame = execute_fuse(first, second, Fuse(*plans, "d", RRF.k, Constant(limit, I64)), asked)
+    arms = [execute_top_ranked(frame_of(rows), plan, asked) for plan in plans]
+    frame = execute_fuse(arms, Fuse(plans, "d", RRF.k, Constant(limit, I64)), asked)
     assert frame.ranks is not None
     frame = frame.take(np.argsort(frame.ranks))
     return frame, [None if each is None else float(str(each)) for each in to_list(asked.search.score(RRF, frame))]
@@ -155,9 +158,9 @@ def test_another_rrf_than_the_one_that_ordered_has_its_own_score(docs: Graph) ->
     asked, rows = make_search_context(docs), full_table(docs)
     plan = TopRanked(NodeScan("d", "Doc", ()), NEAR, Constant(1, I64))
     best = execute_top_ranked(frame_of(rows), plan, asked)
-    frame = execute_fuse(best, best, Fuse(plan, plan, "d", RRF.k, Constant(1, I64)), asked)
+    frame = execute_fuse([best, best], Fuse((plan, plan), "d", RRF.k, Constant(1, I64)), asked)
     assert to_list(asked.search.score(RRF, frame)) == [1 / 61]
-    assert to_list(asked.search.score(FusedScore(NEAR, NEAR, RRF.k, NUMBER), frame)) == [2 / 61]
+    assert to_list(asked.search.score(FusedScore((NEAR, NEAR), RRF.k, NUMBER), frame)) == [2 / 61]
 
 
 def test_what_neither_ranking_has_has_no_score(tmp_path: Path) -> None:

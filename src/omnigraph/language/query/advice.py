@@ -140,6 +140,8 @@ _MISTAKES = (
     _Mistake(r"[{@]", "write the parentheses even when there are no parameters: ()", before=r"\bquery\s+\w+"),
     _Mistake(r"[)}\]]", "leave out the comma before it", before=","),
     _Mistake(r"(?:match|insert|update|delete)\b", "write query name() { ... } around it", before=r"\A"),
+    _Mistake(r"[-\d$]", "give two rankings or more, then k", before=r"\brrf\s*\([^,()]*\((?:[^()]|\([^()]*\))*\)\s*,"),
+    _Mistake(r"\.", "k is a number or a parameter", before=r"\brrf\s*\([^{}]*,\s*\$\w+"),
     _Mistake(r"(?i:all)\b", "leave it out: union keeps every row, union distinct each once", before=r"\bunion"),
     _Mistake(r"union\b", _AFTER_UNION, before=r"\}|\d|\$\w+"),
     _Mistake(r"(?:match|return|having|order|limit|offset)\b", _PARTS),

@@ -157,11 +157,10 @@ class Bm25Call:
 
 @dataclass(frozen=True, slots=True)
 class RrfCall:
-    """``rrf(rank, rank, k)``: two rankings fused by reciprocal rank."""
+    """``rrf(rank, rank, ..., k)``: two or more rankings fused by reciprocal rank."""
 
-    first: NearestCall | Bm25Call
-    second: NearestCall | Bm25Call
-    k: ExpressionSyntax | None = None
+    arms: tuple[NearestCall | Bm25Call, ...]
+    k: ValueSyntax | None = None
     span: Span = span_field()
 
 

@@ -378,15 +378,12 @@ class _QueryTreeBuilder(Transformer[Token, object]):
     ) -> ast.Bm25Call:
         return ast.Bm25Call(target, query, _span_between(word, close))
 
-    def rrf(
-        self,
-        word: Token,
-        first: ast.NearestCall | ast.Bm25Call,
-        second: ast.NearestCall | ast.Bm25Call,
-        k: ast.ExpressionSyntax | None,
-        close: Token,
-    ) -> ast.RrfCall:
-        return ast.RrfCall(first, second, k, _span_between(word, close))
+    def rrf(self, word: Token, *rest: ast.NearestCall | ast.Bm25Call | ast.ValueSyntax | Token | None) -> ast.RrfCall:
+        *arms, k, close = rest
+        rankings = tuple(arm for arm in arms if isinstance(arm, ast.NearestCall | ast.Bm25Call))
+        assert isinstance(close, Token)
+        assert k is None or isinstance(k, ast.ValueSyntax)
+        return ast.RrfCall(rankings, k, _span_between(word, close))
 
     def arithmetic(self, *parts: ast.ExpressionSyntax | Token) -> ast.ArithmeticOperation:
         operands = tuple(part for part in parts if not isinstance(part, Token))

@@ -167,10 +167,9 @@ class TextScore:
 
 @dataclass(frozen=True, slots=True)
 class FusedScore:
-    """``rrf``: two rankings fused by reciprocal rank."""
+    """``rrf``: two or more rankings fused by reciprocal rank."""
 
-    first: Distance | TextScore
-    second: Distance | TextScore
+    arms: tuple[Distance | TextScore, ...]
     k: Expression
     type: ValueType
 

@@ -131,8 +131,9 @@ def _read_leaf(leaf: Leaf, needed: Variables, context: QueryContext, outer: Fram
         case Outer():
             return Frame(1) if outer is None else outer
         case Fuse():
-            first, second = (execute_match(arm, needed | {leaf.variable}, context) for arm in (leaf.first, leaf.second))
-            return execute_fuse(first, second, leaf, context)
+            return execute_fuse(
+                [execute_match(arm, needed | {leaf.variable}, context) for arm in leaf.arms], leaf, context
+            )
 
 
 def _execute_task(task: _Task, frame: Frame, context: QueryContext) -> Frame:

@@ -1,7 +1,8 @@
-"""Reciprocal rank fusion: combine two rankings into one, for ``rrf``. Works on positions in memory; reads no table."""
+"""Reciprocal rank fusion: combine rankings into one, for ``rrf``. Works on positions in memory; reads no table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +25,7 @@ from omnigraph.read.frames import (
 
 @dataclass(frozen=True, slots=True)
 class FusionResult:
-    """The entities of both rankings in ascending order of position, and their fused scores."""
+    """The entities of all rankings in ascending order of position, and their fused scores."""
 
     entities: Positions
     scores: npt.NDArray[np.float64]
@@ -49,20 +50,27 @@ def sort_entities(keys: npt.NDArray[np.int64] | npt.NDArray[np.float64], ids: pa
     return order.to_numpy().astype(np.int64)
 
 
-def fuse_frames(first: Frame, second: Frame, variable: str, k: int, limit: int | None) -> tuple[Frame, FusionResult]:
+def fuse_frames(arms: Sequence[Frame], variable: str, k: int, limit: int | None) -> tuple[Frame, FusionResult]:
     """Return the rows of the entities with the best sums of ``1 / (k + rank + 1)``, and the sums of all entities.
 
     The rows of an entity are taken from the first frame that has it.
     """
-    first, second = _align_entities(first, second)
-    rankings = _rank_entities(first, variable), _rank_entities(second, variable)
+    frames = _align_frames(arms)
+    rankings = [_rank_entities(frame, variable) for frame in frames]
     entities = np.unique(np.concatenate(rankings))
     ranks = [_ranks_or_infinity(ranking, entities) for ranking in rankings]
-    scores = 1 / (k + ranks[0] + 1) + 1 / (k + ranks[1] + 1)
-    best = entities[np.lexsort((ranks[1], ranks[0], -scores))][:limit]
-    frames = [replace(frame, ranks=find_ranks(best, frame.bindings[variable].positions)) for frame in (first, second)]
-    is_new = find_ranks(rankings[0], second.bindings[variable].positions) < 0
-    kept = [frames[0].filter(_ranks_of(frames[0]) >= 0), frames[1].filter((_ranks_of(frames[1]) >= 0) & is_new)]
+    # From the first to the last arm: Spark adds in the same order, and gets the same sums.
+    scores = np.zeros(len(entities))
+    for of_arm in ranks:
+        scores = scores + 1 / (k + of_arm + 1)
+    best = entities[np.lexsort((*reversed(ranks), -scores))][:limit]
+    kept: list[Frame] = []
+    seen = np.zeros(0, np.int64)
+    for frame, ranking in zip(frames, rankings, strict=True):
+        positions = frame.bindings[variable].positions
+        found = find_ranks(best, positions)
+        kept.append(replace(frame, ranks=found).filter((found >= 0) & (find_ranks(seen, positions) < 0)))
+        seen = np.union1d(seen, ranking)
     return concat_frames(kept), FusionResult(entities, scores)
 
 
@@ -82,11 +90,21 @@ def _ranks_or_infinity(ranking: Positions, entities: Positions) -> npt.NDArray[n
 
 
 def _ranks_of(frame: Frame) -> Positions:
-    assert frame.ranks is not None, "both arms of a fusion are ranked"
+    assert frame.ranks is not None, "every arm of a fusion is ranked"
     return frame.ranks
 
 
 # --------------------------------------------------------------------------------------------- common positions
+
+
+def _align_frames(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the same frames where equal positions mean equal entities in all of them."""
+    first, *others = frames
+    # Twice: one of the others may move the first to another set of entities, which those before it must follow.
+    for _ in range(2):
+        for number, other in enumerate(others):
+            first, others[number] = _align_entities(first, other)
+    return [first, *others]
 
 
 def _align_entities(first: Frame, second: Frame) -> tuple[Frame, Frame]:

@@ -91,10 +91,10 @@ def execute_top_ranked(frame: Frame, plan: TopRanked, context: RankingContext) -
     return replace(frame, ranks=ranks).filter(ranks >= 0)
 
 
-def execute_fuse(first: Frame, second: Frame, plan: Fuse, context: RankingContext) -> Frame:
-    """Return the rows of the best entities of two rankings together."""
+def execute_fuse(arms: Sequence[Frame], plan: Fuse, context: RankingContext) -> Frame:
+    """Return the rows of the best entities of all rankings together."""
     limit = context.resolve_total(plan.limit, plan.skip)
-    frame, result = fuse_frames(first, second, plan.variable, context.search.resolve_rank_constant(plan.k), limit)
+    frame, result = fuse_frames(arms, plan.variable, context.search.resolve_rank_constant(plan.k), limit)
     context.search.remember_fusion(plan, result)
     return frame
 
@@ -182,7 +182,7 @@ class Search:
 
     def remember_fusion(self, plan: Fuse, scores: FusionResult) -> None:
         """Keep the fused scores that the result is ordered by, for expressions that return them."""
-        self._fusion = _FusedOrder(*rankings_of(plan), self.resolve_rank_constant(plan.k), plan.variable, scores)
+        self._fusion = _FusedOrder(rankings_of(plan), self.resolve_rank_constant(plan.k), plan.variable, scores)
 
     # ----------------------------------------------------------------------------------------- once for each entity
 
@@ -276,12 +276,9 @@ class Search:
     def _compute_fused_scores(self, expression: FusedScore, frame: Frame) -> Keys:
         """Return the scores that the result is ordered by; if it is not, rank all nodes of the type."""
         k, kept = self.resolve_rank_constant(expression.k), self._fusion
-        if kept is not None and (kept.first, kept.second, kept.k) == (expression.first, expression.second, k):
+        if kept is not None and (kept.arms, kept.k) == (expression.arms, k):
             return kept.scores.scores_of(frame.bindings[kept.variable])
-        shares = [
-            self._compute_share(arm, frame.bindings[arm.target.variable], k)
-            for arm in (expression.first, expression.second)
-        ]
+        shares = [self._compute_share(arm, frame.bindings[arm.target.variable], k) for arm in expression.arms]
         total = np.nansum(shares, axis=0)
         total[np.isnan(shares).all(axis=0)] = np.nan
         return cast("Keys", total)
@@ -299,10 +296,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class _FusedOrder:
-    """The two rankings that a result is ordered by, and their fused scores."""
+    """The rankings that a result is ordered by, and their fused scores."""
 
-    first: Ranking
-    second: Ranking
+    arms: tuple[Ranking, ...]
     k: int
     variable: str
     scores: FusionResult
@@ -340,9 +336,9 @@ def _has_columns(type_: NodeType, table: Table, column: str, conditions: Sequenc
     return all(has_declared_column(type_, table.schema, name) for name in names)
 
 
-def rankings_of(plan: Fuse) -> tuple[Ranking, Ranking]:
-    """The rankings of the two arms of a fusion."""
-    return _ranking_of(plan.first), _ranking_of(plan.second)
+def rankings_of(plan: Fuse) -> tuple[Ranking, ...]:
+    """The rankings of the arms of a fusion."""
+    return tuple(map(_ranking_of, plan.arms))
 
 
 def _ranking_of(plan: MatchPlan) -> Ranking:

@@ -127,9 +127,8 @@ def _evaluate_fused_score(fusion: Fusion, rows: MatchRows) -> Column:
     score = rows.slots.get((RESULT, fusion))
     if score is not None:
         return fn.col(score)
-    arms = fusion.first, fusion.second
-    first, second = (fn.col(rows.slots[arm.target.variable, RankNumber(arm)]) for arm in arms)
-    return fuse_ranks(first, second, fusion.k)
+    numbers = [fn.col(rows.slots[arm.target.variable, RankNumber(arm)]) for arm in fusion.arms]
+    return fuse_ranks(numbers, fusion.k)
 
 
 def to_literal(constant: ConstantValue, type_: ValueType) -> Column:

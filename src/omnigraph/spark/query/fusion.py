@@ -1,6 +1,9 @@
-"""Reciprocal rank fusion: merge two rankings into one, which ``rrf`` orders by."""
+"""Reciprocal rank fusion: merge rankings into one, which ``rrf`` orders by."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
@@ -19,19 +22,17 @@ from omnigraph.spark.query.requirements import fusion_of_plan
 from omnigraph.spark.sized_frames import SizedFrame
 
 
-def fuse(first: MatchRows, second: MatchRows, plan: Fuse, context: SparkQueryContext) -> MatchRows:
-    """Return the rows of the best entities of both rankings. Rows of an entity come from the first ranking that has it.
+def fuse(arms: Sequence[MatchRows], plan: Fuse, context: SparkQueryContext) -> MatchRows:
+    """Return the rows of the best entities of all rankings. Rows of an entity come from the first ranking that has it.
 
     One task numbers all rows of a ranking: every match for words, as many as the limit for vectors.
     """
-    # Each side is read twice: to rank its entities, and for its rows.
-    first, second = (_keep_rows(rows, context) for rows in (first, second))
+    # Each arm is read twice: to rank its entities, and for its rows.
+    kept = [_keep_rows(rows, context) for rows in arms]
     fusion = fusion_of_plan(plan, context.query.search)
-    scores = _score_entities(
-        _rank_entities(first, plan.variable, context), _rank_entities(second, plan.variable, context), fusion.k, context
-    )
-    entity, in_first, in_second, score = scores.columns
-    order = [fn.col(score).desc(), fn.col(in_first).asc_nulls_last(), fn.col(in_second).asc_nulls_last()]
+    scores = _score_entities([_rank_entities(rows, plan.variable, context) for rows in kept], fusion.k, context)
+    entity, *numbers, score = scores.columns
+    order = [fn.col(score).desc(), *(fn.col(number).asc_nulls_last() for number in numbers)]
     best, rank = scores, context.new_column()
     limit = context.query.resolve_total(plan.limit, plan.skip)
     if limit is not None:
@@ -39,10 +40,15 @@ def fuse(first: MatchRows, second: MatchRows, plan: Fuse, context: SparkQueryCon
     best = best.withColumn(rank, fn.row_number().over(Window.orderBy(*order)))
     bound = {**dict(zip(RANK_SLOTS, (rank, entity), strict=True)), (RESULT, fusion): score}
     most = UNKNOWN_ROWS if limit is None else limit
-    kept = first.join(SizedFrame(best, most, PAIR_BYTES), [(first.id_of(plan.variable), entity)], bound, context)
-    rest = best.where(fn.col(in_first).isNull())
-    added = second.join(SizedFrame(rest, most, PAIR_BYTES), [(second.id_of(plan.variable), entity)], bound, context)
-    return MatchRows(kept.frame.union(added.frame.select(*(added.slots[slot] for slot in kept.slots))), kept.slots)
+    found: list[MatchRows] = []
+    for rows, number in zip(kept, numbers, strict=True):
+        sized = SizedFrame(best.where(fn.col(number).isNotNull()), most, PAIR_BYTES)
+        found.append(rows.join(sized, [(rows.id_of(plan.variable), entity)], bound, context))
+        # What this arm has is not taken from the next ones.
+        best = best.where(fn.col(number).isNull())
+    slots = found[0].slots
+    frames = [rows.frame.select(*(rows.slots[slot] for slot in slots)) for rows in found]
+    return MatchRows(reduce(DataFrame.union, frames), slots)
 
 
 def _keep_rows(rows: MatchRows, context: SparkQueryContext) -> MatchRows:
@@ -57,10 +63,10 @@ def number_entities(ranked: DataFrame, context: SparkQueryContext) -> DataFrame:
     return ranked.select(fn.col(id_).alias(context.new_column()), number.alias(context.new_column()))
 
 
-def fuse_ranks(first: Column, second: Column, k: int) -> Column:
-    """Return the fused score of an entity, given its number in each ranking; null if it is in neither."""
-    score = _reciprocal_rank(first, k) + _reciprocal_rank(second, k)
-    return fn.when(first.isNotNull() | second.isNotNull(), score)
+def fuse_ranks(numbers: Sequence[Column], k: int) -> Column:
+    """Return the fused score of an entity, given its number in each ranking; null if it is in none."""
+    score = reduce(Column.__add__, [_reciprocal_rank(number, k) for number in numbers])
+    return fn.when(reduce(Column.__or__, [number.isNotNull() for number in numbers]), score)
 
 
 def _reciprocal_rank(number: Column, k: int) -> Column:
@@ -75,13 +81,12 @@ def _rank_entities(rows: MatchRows, variable: str, context: SparkQueryContext) -
     return number_entities(rows.frame.groupBy(id_).agg(rank.alias(key)).select(key, id_), context)
 
 
-def _score_entities(first: DataFrame, second: DataFrame, k: int, context: SparkQueryContext) -> DataFrame:
-    """Join two rankings: each entity, its number in both, and its fused score."""
-    (in_first, first_number), (in_second, second_number) = first.columns, second.columns
-    both = first.join(second, fn.col(in_first) == fn.col(in_second), "full")
-    return both.select(
-        fn.coalesce(in_first, in_second).alias(context.new_column()),
-        first_number,
-        second_number,
-        fuse_ranks(fn.col(first_number), fn.col(second_number), k).alias(context.new_column()),
-    )
+def _score_entities(rankings: Sequence[DataFrame], k: int, context: SparkQueryContext) -> DataFrame:
+    """Join rankings: each entity, its number in every one, and its fused score."""
+    joined, *others = rankings
+    for other in others:
+        (entity, *numbers), (same, number) = joined.columns, other.columns
+        both = joined.join(other, fn.col(entity) == fn.col(same), "full")
+        joined = both.select(fn.coalesce(entity, same).alias(context.new_column()), *numbers, number)
+    numbers = [fn.col(number) for number in joined.columns[1:]]
+    return joined.select("*", fuse_ranks(numbers, k).alias(context.new_column()))

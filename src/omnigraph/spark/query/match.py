@@ -82,8 +82,7 @@ def _execute_leaf(
         case Outer():
             return outer or MatchRows(context.tables.session.range(1).select(), {}, max_rows=1)
         case Fuse():
-            first, second = (execute_match(arm, required, context) for arm in (leaf.first, leaf.second))
-            return fuse(first, second, leaf, context)
+            return fuse([execute_match(arm, required, context) for arm in leaf.arms], leaf, context)
 
 
 def _execute_step(

@@ -40,10 +40,9 @@ UNKNOWN_ROWS: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """The arguments of ``rrf``: two rankings, and the constant k."""
+    """The arguments of ``rrf``: rankings, and the constant k."""
 
-    first: Distance | TextScore
-    second: Distance | TextScore
+    arms: tuple[Distance | TextScore, ...]
     k: int
 
 

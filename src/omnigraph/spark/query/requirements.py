@@ -61,7 +61,7 @@ def find_required_attributes(plan: MatchPlan | ReadPlan, context: QueryContext) 
 
 def fusion_of(score: FusedScore, search: Search) -> Fusion:
     """The fusion that an ``rrf`` expression stands for."""
-    return Fusion(score.first, score.second, search.resolve_rank_constant(score.k))
+    return Fusion(score.arms, search.resolve_rank_constant(score.k))
 
 
 def _required_slots(plan: PlanOperator, context: QueryContext) -> Iterator[Slot]:
@@ -112,7 +112,7 @@ def _list_evaluated(operator: PlanOperator, context: QueryContext) -> Iterator[E
 
 def fusion_of_plan(plan: Fuse, search: Search) -> Fusion:
     """The fusion that a plan operator orders by."""
-    return Fusion(*rankings_of(plan), search.resolve_rank_constant(plan.k))
+    return Fusion(rankings_of(plan), search.resolve_rank_constant(plan.k))
 
 
 def slots_of(part: Expression | Predicate) -> Iterator[Slot]:
@@ -127,7 +127,7 @@ def slots_of(part: Expression | Predicate) -> Iterator[Slot]:
         case TextMatch() | TextScore():
             yield part.target.variable, part
         case FusedScore():
-            yield from ((each.target.variable, RankNumber(each)) for each in (part.first, part.second))
+            yield from ((each.target.variable, RankNumber(each)) for each in part.arms)
         case _:
             for operand in operands_of(part):
                 yield from slots_of(operand)

@@ -409,17 +409,17 @@ def _top_ranked(plan: TopRanked, rows: list[Row], graph: Graph) -> Iterator[Row]
 
 
 def _fused(plan: Fuse, graph: Graph) -> Iterator[Row]:
-    arms = [list(match_rows(arm, graph)) for arm in (plan.first, plan.second)]
+    arms = [list(match_rows(arm, graph)) for arm in plan.arms]
     numbers = [_numbered(arm, plan.variable) for arm in arms]
     k = value(plan.k, {}, graph)
 
-    def order(entity: str) -> tuple[float, float, float]:
+    def order(entity: str) -> tuple[float, ...]:
         places = [arm.get(entity, float("inf")) for arm in numbers]
-        return (-sum(1 / (k + place + 1) for place in places), places[0], places[1])
+        return (-sum(1 / (k + place + 1) for place in places), *places)
 
-    best = sorted(numbers[0] | numbers[1], key=order)[: _total(plan, graph)]
+    best = sorted(set[str]().union(*numbers), key=order)[: _total(plan, graph)]
     for rank, entity in enumerate(best):
-        rows = arms[0] if entity in numbers[0] else arms[1]
+        rows = next(arm for arm, known in zip(arms, numbers, strict=True) if entity in known)
         yield from ({**row, RANK: rank} for row in rows if row[plan.variable].id == entity)
 
 

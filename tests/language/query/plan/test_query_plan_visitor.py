@@ -119,7 +119,7 @@ A, B, E = (PropertyValue(variable, "p", TEXT) for variable in ("a", "b", "e"))
 IDENTITY, COLUMN = Identity("a", TEXT), ColumnValue("c", TEXT)
 NEAR, SCORE = Distance(A, WORD, NUMBER), TextScore(A, WORD, NUMBER)
 MATCH = TextMatch(TextFunction.FUZZY, A, WORD, ONE, TEXT)
-FUSED = FusedScore(NEAR, SCORE, ONE, NUMBER)
+FUSED = FusedScore((NEAR, SCORE, NEAR), ONE, NUMBER)
 COUNTED = Aggregate(AggregateFunction.COUNT, A, distinct=False, type=NUMBER)
 ON_A, ON_B, ON_E = (Compare(side, ComparisonOperator.EQUAL, WORD) for side in (A, B, E))
 TESTED = IsNull(A, negated=False)
@@ -148,7 +148,7 @@ PLANS: list[tuple[PlanOperator, list[PlanOperator], list[ExpressionPart], str, s
     (Optional(SCAN, OUTER, ("a",), ("z",)), [SCAN, OUTER], [], "z", "a"),
     (TopRanked(SCAN, NEAR, ONE), [SCAN], [NEAR, ONE], "", "a"),
     (TopRanked(SCAN, SCORE, None), [SCAN], [SCORE], "", "a"),
-    (Fuse(SCAN, OUTER, "a", ONE, WORD), [SCAN, OUTER], [ONE, WORD], "", "a"),
+    (Fuse((SCAN, OUTER, SCAN), "a", ONE, WORD), [SCAN, OUTER, SCAN], [ONE, WORD], "", "a"),
     (GROUP, [SCAN], [COUNTED], "", "a"),
     (Sort(SCAN, (ByRank(), TypedOrderKey(B, descending=True)), ("a",)), [SCAN], [B], "", "ab"),
     (
@@ -178,7 +178,7 @@ PARTS: list[tuple[ExpressionPart, list[ExpressionPart], str]] = [
     (NEAR, [A, WORD], "a"),
     (MATCH, [A, WORD, ONE], "a"),
     (SCORE, [A, WORD], "a"),
-    (FUSED, [NEAR, SCORE, ONE], "a"),
+    (FUSED, [NEAR, SCORE, NEAR, ONE], "a"),
     (COUNTED, [A], "a"),
     (Compare(A, ComparisonOperator.LESS, B), [A, B], "ab"),
     (TESTED, [A], "a"),
@@ -293,4 +293,4 @@ def test_a_walk_goes_from_the_top_to_the_leaves_and_around_negations() -> None:
 
 
 def test_a_walk_through_an_expression_gives_the_whole_before_its_parts() -> None:
-    assert list(walk_expression(FUSED)) == [FUSED, NEAR, A, WORD, SCORE, A, WORD, ONE]
+    assert list(walk_expression(FUSED)) == [FUSED, NEAR, A, WORD, SCORE, A, WORD, NEAR, A, WORD, ONE]

@@ -131,7 +131,7 @@ def name_column(written: ast.ExpressionSyntax) -> str | None:
         case ast.Bm25Call():
             return f"bm25({name_column(written.target)})"
         case ast.RrfCall():
-            return f"rrf({name_column(written.first)}, {name_column(written.second)})"
+            return f"rrf({', '.join(str(name_column(arm)) for arm in written.arms)})"
         case ast.FunctionCall(arguments=(only,)):
             argument = name_column(only)
             return None if argument is None else f"{written.name}({argument})"

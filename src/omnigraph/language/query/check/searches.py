@@ -66,11 +66,10 @@ def check_ranking(call: RankingCall, scope: QueryScope) -> Distance | TextScore 
 
 
 def _check_rrf(call: ast.RrfCall, scope: QueryScope) -> FusedScore | None:
-    first, second = _check_rrf_arm(call.first, scope), _check_rrf_arm(call.second, scope)
+    checked = [_check_rrf_arm(arm, scope) for arm in call.arms]
+    arms = tuple(arm for arm in checked if arm is not None)
     k = _DEFAULT_RRF_K if call.k is None else _check_count(call.k, "T21", "k", 1, scope)
-    if first is None or second is None or k is None:
-        return None
-    return FusedScore(first, second, k, _SCORE)
+    return None if len(arms) < len(checked) or k is None else FusedScore(arms, k, _SCORE)
 
 
 def _check_rrf_arm(call: ast.NearestCall | ast.Bm25Call, scope: QueryScope) -> Distance | TextScore | None:

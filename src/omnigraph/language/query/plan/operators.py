@@ -235,16 +235,15 @@ class TopRanked:
 
 @dataclass(frozen=True, slots=True)
 class Fuse:
-    """Fuse two rankings of the same pattern: keep the rows of the best ``limit`` entities of ``variable``.
+    """Fuse rankings of the same pattern: keep the rows of the best ``limit`` entities of ``variable``.
 
     In each arm the distinct entities of ``variable`` are numbered from 0 by the best rank among their rows, then
     by id. An entity scores ``1 / (k + number + 1)`` in each arm that has it. The fused rank, 0 for the best, goes
-    by the sum of the scores, then by the number in the first arm (entities without one last), then in the second.
-    The rows of an entity are those of the first arm that has it.
+    by the sum of the scores, then by the number in the first arm (entities without one last), then in the second,
+    and so on. The rows of an entity are those of the first arm that has it.
     """
 
-    first: MatchPlan
-    second: MatchPlan
+    arms: tuple[MatchPlan, ...]
     variable: UsedVariable
     k: Expression
     limit: Count | None

@@ -5,7 +5,7 @@ If the ranked variable is scanned, the best are taken right above the scan: its 
 comparisons with other variables and blocks apply after and may leave fewer than ``limit`` rows. If a traversal
 reaches it, the best are taken from what the whole match found, blocks included. In both cases the result is sorted
 by rank, later keys and ids sort the rows of one entity, and the limit cuts the rows again. ``rrf`` plans the match
-twice, once per arm; a ``nearest`` arm takes the best ``limit``, a ``bm25`` arm takes all. With an offset, as many more
+once per arm; a ``nearest`` arm takes the best ``limit``, a ``bm25`` arm takes all. With an offset, as many more
 are taken. Conditions of ``having`` apply after all this.
 
 The branches of a union are planned one by one, and a read with interface variables once for each combination of their
@@ -325,8 +325,7 @@ def _plan_ranked(query: TypedRead, ranking: RankingExpression) -> MatchPlan:
     if not isinstance(ranking, FusedScore):
         return plan_match(query.clauses, PendingRanking(ranking, query.limit, query.offset))
     return Fuse(
-        first=plan_match(query.clauses, _plan_arm(ranking.first, query)),
-        second=plan_match(query.clauses, _plan_arm(ranking.second, query)),
+        tuple(plan_match(query.clauses, _plan_arm(arm, query)) for arm in ranking.arms),
         variable=_variable_of(ranking),
         k=ranking.k,
         limit=query.limit,
@@ -343,4 +342,5 @@ def _plan_arm(ranking: Distance | TextScore, query: TypedRead) -> PendingRanking
 
 
 def _variable_of(ranking: RankingExpression) -> str:
-    return _variable_of(ranking.first) if isinstance(ranking, FusedScore) else ranking.target.variable
+    first = ranking.arms[0] if isinstance(ranking, FusedScore) else ranking
+    return first.target.variable

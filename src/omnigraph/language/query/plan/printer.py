@@ -368,7 +368,7 @@ def _print_search(part: Distance | TextMatch | TextScore | FusedScore) -> str:
         case TextScore():
             return f"bm25({print_expression(part.target)}, {print_expression(part.query)})"
         case FusedScore():
-            return f"rrf({print_expression(part.first)}, {print_expression(part.second)}, {print_expression(part.k)})"
+            return f"rrf({', '.join(map(print_expression, (*part.arms, part.k)))})"
         case TextMatch():
             edits = "" if part.max_edits is None else f", {print_expression(part.max_edits)}"
             return f"{part.function}({print_expression(part.target)}, {print_expression(part.query)}{edits})"
