@@ -43,7 +43,10 @@ class _Habit:
             return None
         groups = {name: group or "" for name, group in {**begun.groupdict(), **found.groupdict()}.items()}
         form = _fill_in(self.form, {**groups, "text": text[:offset], "found": found.group()})
-        return form and f"write {form}" + (f" ({self.remark})" if self.remark else "")
+        # What is written may be right, but not at this place; only a remark can say so.
+        if not form or (not self.remark and text.startswith(form, offset)):
+            return None
+        return f"write {form}" + (f" ({self.remark})" if self.remark else "")
 
 
 @dataclass(frozen=True, slots=True)
