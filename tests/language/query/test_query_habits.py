@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Final
 
 import pytest
 
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.source import Source
+from tests.selection import sized
 
 PLACES: Final = {
     "clause": "query q($n: String) {\n  match {\n    $p: Person\n    HERE\n  }\n  return { $p.name }\n}",
@@ -201,4 +203,18 @@ def _place(place: str, form: str) -> str:
 
 def test_a_long_line_of_foreign_text_is_answered_at_once() -> None:
     for text in ("$p -[:KNOWS]-> " * 20_000, "where " * 20_000, "in (" * 90 + "x" * 100_000, "NOT " * 20_000):
-        assert isinstance(parse_query_text(Source(PLACES["clause"].replace("HERE", text))), list)
+        problems = parse_query_text(Source(PLACES["clause"].replace("HERE", text)))
+        assert isinstance(problems, list)
+        assert max(len(problem.hint or "") for problem in problems) < 300
+
+
+WORDS: Final = sorted({word for rows in HABITS.values() for _, text, _ in rows for word in text.split()})
+
+
+def test_no_mixture_of_foreign_words_breaks_the_hints() -> None:
+    chance = Random(29)  # noqa: S311  # a fixed seed
+    for _ in range(sized(400, 20_000)):
+        mixture = " ".join(chance.choices(WORDS, k=chance.randint(1, 12)))
+        found = parse_query_text(Source(PLACES[chance.choice(list(PLACES))].replace("HERE", mixture)))
+        if isinstance(found, list):
+            assert all(problem.render() for problem in found)

@@ -17,8 +17,8 @@ from omnigraph.language.query.keywords import list_keywords
 _WINDOW: Final = 500
 """How many characters around an error are looked at."""
 
-_LONGEST: Final = 80
-"""Longer clauses are not repeated in a hint."""
+_LONGEST: Final = 160
+"""Longer forms are not shown."""
 
 _Parts: TypeAlias = Mapping[str, str]
 """The named groups of the patterns of a habit; ``text`` is all before the error, ``found`` what is at it."""
@@ -46,7 +46,8 @@ class _Habit:
         # What is written may be right, but not at this place; only a remark can say so.
         if not form or (not self.remark and text.startswith(form, offset)):
             return None
-        return f"write {form}" + (f" ({self.remark})" if self.remark else "")
+        hint = _show_form(form)
+        return f"{hint} ({self.remark})" if hint and self.remark else hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,18 @@ class _ForeignStatement:
                 groups = {name: group or "" for name, group in found.groupdict().items()}
                 form = _fill_in(self.form, {**groups, "text": text[: found.start()], "found": found.group()})
                 # The statement itself may be right, and the error be another one.
-                return f"write {form}" if form and form.split() != found.group().split() else None
+                return None if form and form.split() == found.group().split() else _show_form(form)
         return None
 
 
 def show_query_form(text: str, offset: int) -> str | None:
     """Return a hint with the ``.gq`` form of the foreign text at an offset, if it is a known habit."""
     hints = (habit.hint_for(text, offset) for habit in (*_STATEMENTS, *_HABITS))
-    path = show_path(text, offset)
-    return f"write {path}" if path else next((hint for hint in hints if hint), None)
+    return _show_form(show_path(text, offset)) or next((hint for hint in hints if hint), None)
+
+
+def _show_form(form: str | None) -> str | None:
+    return f"write {form}" if form and len(form) <= _LONGEST else None
 
 
 def _fill_in(form: _Form, parts: _Parts) -> str | None:
