@@ -8,10 +8,11 @@ from omnigraph import errors
 
 if TYPE_CHECKING:
     from omnigraph import pipeline
+    from omnigraph.deadlines import Deadline
     from omnigraph.graph import Graph, init, open  # noqa: A004  the public name
 
 __version__: str
-__all__ = ["Graph", "__version__", "errors", "init", "open", "pipeline"]
+__all__ = ["Deadline", "Graph", "__version__", "errors", "init", "open", "pipeline"]
 
 
 def __getattr__(name: str) -> object:
@@ -20,6 +21,10 @@ def __getattr__(name: str) -> object:
         from omnigraph import graph
 
         return getattr(graph, name)
+    if name == "Deadline":
+        from omnigraph.deadlines import Deadline
+
+        return Deadline
     if name == "pipeline":
         from importlib import import_module
 

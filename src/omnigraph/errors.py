@@ -481,6 +481,38 @@ class FormatTooOld(FormatError):
     code = "format_too_old"
 
 
+# --------------------------------------------------------------------------------------------- ask for less
+
+
+class LimitError(OmniGraphError):
+    """A limit was reached: ask for less, or raise the limit. Nothing was changed."""
+
+    code = "limit_error"
+
+
+class DeadlineExceeded(LimitError):
+    """The call took longer than its ``timeout``. Nothing was changed."""
+
+    code = "deadline_exceeded"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"not done in {seconds:g} s",
+            hint="ask for less, or give a larger timeout; nothing was changed",
+            details={"seconds": seconds},
+        )
+        self.seconds = seconds
+
+
+class Cancelled(LimitError):
+    """The call was cancelled through its ``Deadline``. Nothing was changed."""
+
+    code = "cancelled"
+
+    def __init__(self) -> None:
+        super().__init__("cancelled", hint="nothing was changed")
+
+
 # --------------------------------------------------------------------------------------------- somebody has to look
 
 

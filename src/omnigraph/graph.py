@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, overload
 
 from omnigraph.arguments import check_arguments, check_calls
+from omnigraph.deadlines import Timeout, observe, observe_timeouts
 from omnigraph.defaults import COMMITS_TO_KEEP, TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import ParameterError, ReadOnly
 from omnigraph.language.schema import Catalog, MigrationPlan, Schema, parse_schema
@@ -91,16 +92,23 @@ class GraphInfo:
     edges: Mapping[str, int]
 
 
+@observe_timeouts
 @check_calls
 class Graph:
     """A versioned, typed property graph. Safe to share between threads; unpickling opens it again."""
 
     def __init__(
-        self, manifest: Manifest, mode: Mode, actor: str | None, embed: search.EmbeddingSettings | None = None
+        self,
+        manifest: Manifest,
+        mode: Mode,
+        actor: str | None,
+        embed: search.EmbeddingSettings | None = None,
+        timeout: Timeout = None,
     ) -> None:
         self._manifest = manifest
         self._schema: Schema | None = None
         self._embedding = embed
+        self.timeout = timeout
         self.mode: Mode = mode
         self.actor = actor
 
@@ -174,6 +182,7 @@ class Graph:
         retries: int = 0,
         message: str | None = None,
         actor: str | None = None,
+        timeout: Timeout = None,
     ) -> MutationResult:
         """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict."""
         self._check_writable()
@@ -190,6 +199,7 @@ class Graph:
         *,
         branch: str = MAIN,
         at: Reference | None = None,
+        timeout: Timeout = None,
     ) -> Result:
         """Run a query on one snapshot: the newest, or the one at a commit, a manifest version or a time."""
         return query.run_query(
@@ -221,6 +231,7 @@ class Graph:
         *,
         branch: str = MAIN,
         at: Reference | None = None,
+        timeout: Timeout = None,
     ) -> Profile:
         """Run a query and measure the rows and the time of each step. Of a mutation only the match runs."""
         return query.profile_query(
@@ -249,6 +260,7 @@ class Graph:
         indexes: loads.IndexPolicy = "auto",
         identity: loads.Identity | None = None,
         progress: Callable[[int], object] | None = None,
+        timeout: Timeout = None,
     ) -> LoadResult:
         """Load records, or frames and files of each type, as one commit. With ``check``, report and write nothing.
 
@@ -274,7 +286,12 @@ class Graph:
         return engine_choice.run_load(self._manifest, self.schema, given, load_options, commit_options)
 
     def ensure_indexes(
-        self, branch: str = MAIN, types: Collection[str] | None = None, actor: str | None = None
+        self,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        *,
+        timeout: Timeout = None,
     ) -> IndexReport:
         """Build the indexes that the schema declares, where they are missing or do not cover all rows."""
         self._check_writable()
@@ -288,6 +305,7 @@ class Graph:
         batch: int = TEXTS_PER_EMBEDDING_CALL,
         commit_each: bool = False,
         actor: str | None = None,
+        timeout: Timeout = None,
     ) -> EmbedResult:
         """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
         self._check_writable()
@@ -303,7 +321,7 @@ class Graph:
         )
 
     def transaction(
-        self, branch: str = MAIN, message: str | None = None, actor: str | None = None
+        self, branch: str = MAIN, message: str | None = None, actor: str | None = None, *, timeout: Timeout = None
     ) -> mutation.Transaction:
         """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block."""
         self._check_writable()
@@ -323,6 +341,7 @@ class Graph:
         actor: str | None = None,
         delete_branch: bool = False,
         if_commit: str | None = None,
+        timeout: Timeout = None,
     ) -> MergeResult:
         """Merge a branch, a commit or a tag into a branch as one commit. Conflicts raise ``MergeConflicts``."""
         if not dry_run:
@@ -343,6 +362,7 @@ class Graph:
         dry_run: bool = False,
         message: str | None = None,
         actor: str | None = None,
+        timeout: Timeout = None,
     ) -> MergeResult:
         """Undo a commit with a new commit. For a merge commit, ``side`` is the parent to go back to: 1 or 2."""
         if not dry_run:
@@ -363,6 +383,7 @@ class Graph:
         rewrite_ids: bool = False,
         actor: str | None = None,
         message: str | None = None,
+        timeout: Timeout = None,
     ) -> SchemaApplied:
         """Change the schema in one commit on main. Rows that break a new rule raise an error that lists them.
 
@@ -398,7 +419,13 @@ class Graph:
         return references.take_snapshot(self._manifest, branch, at)
 
     def diff(
-        self, a: Reference, b: Reference | None = None, *, types: Collection[str] | None = None, branch: str = MAIN
+        self,
+        a: Reference,
+        b: Reference | None = None,
+        *,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        timeout: Timeout = None,
     ) -> Diff:
         """Compare A with B: each a branch, a commit, a tag, or a version or time of ``branch``.
 
@@ -413,12 +440,18 @@ class Graph:
         *,
         branch: str = MAIN,
         types: Collection[str] | None = None,
+        timeout: Timeout = None,
     ) -> Changes:
         """Follow changes commit by commit, from ``"now"``, the ``"beginning"``, ``"after:REF"``, or a cursor."""
         return changes.follow_changes(self._manifest, branch, start, cursor, types)
 
     def baseline(
-        self, at: Reference | None = None, *, branch: str = MAIN, types: Collection[str] | None = None
+        self,
+        at: Reference | None = None,
+        *,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        timeout: Timeout = None,
     ) -> ChangeBlock:
         """Return the state at a commit as inserts, with the cursor after it: to start following, or to restart."""
         return changes.take_baseline(self._manifest, branch, at, types)
@@ -430,6 +463,8 @@ class Graph:
         columns: Sequence[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
     ) -> rows.Scan:
         """Scan the nodes of a type as Arrow, lazily. Filters: ``[("age", ">", 30)]`` or ``{"name": "Ann"}``."""
         return rows.scan_nodes(*self._read(branch, at), name, filter, columns)
@@ -441,6 +476,8 @@ class Graph:
         columns: Sequence[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
     ) -> rows.Scan:
         """Scan the edges of a type as Arrow, lazily. Their ends are the columns ``from`` and ``to``."""
         return rows.scan_edges(*self._read(branch, at), name, filter, columns)
@@ -452,6 +489,8 @@ class Graph:
         columns: Sequence[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
     ) -> dict[str, object] | None:
         """Return one node or edge by its id, or a node by the values of its key; None if there is none."""
         return rows.get_entity(*self._read(branch, at), name, id, columns)
@@ -464,6 +503,8 @@ class Graph:
         direction: rows.Direction = "out",
         branch: str = MAIN,
         at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
     ) -> pa.Table:
         """Return the outgoing or incoming edges of a node, or both, with the node at the other end of each."""
         return rows.find_neighbors(*self._read(branch, at), name, id, edge, direction)
@@ -477,6 +518,8 @@ class Graph:
         length: int | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
     ) -> bytes | None:
         """Read a blob, whole or in part; None if there is no blob."""
         return rows.read_blob(*self._read(branch, at), name, id, property, offset, length)
@@ -489,6 +532,8 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
         format: Literal["jsonl"] = "jsonl",
+        *,
+        timeout: Timeout = None,
     ) -> Iterator[str]: ...
 
     @overload
@@ -499,6 +544,8 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
         format: rows.Format = "jsonl",
+        *,
+        timeout: Timeout = None,
     ) -> rows.ExportResult: ...
 
     def export(
@@ -508,6 +555,8 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
         format: rows.Format = "jsonl",  # noqa: A002  what it is called everywhere
+        *,
+        timeout: Timeout = None,
     ) -> Iterator[str] | rows.ExportResult:
         """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL."""
         chosen = rows.plan_export(*self._read(branch, at), types)
@@ -528,6 +577,8 @@ class Graph:
         types: Collection[str] | None = None,
         actor: str | None = None,
         runner: Executor = LOCAL,
+        *,
+        timeout: Timeout = None,
     ) -> Optimized:
         """Compact the tables of a branch, build the declared indexes, and compact the manifest."""
         self._check_writable()
@@ -549,7 +600,7 @@ class Graph:
         self._check_writable()
         return repair.repair(self._manifest, confirm=confirm, force=force)
 
-    def verify(self) -> Verified:
+    def verify(self, *, timeout: Timeout = None) -> Verified:
         """Read the whole graph and report everything that is wrong with it."""
         return verify.verify(self._manifest)
 
@@ -588,7 +639,7 @@ class Graph:
     def __reduce__(self) -> tuple[object, ...]:
         location, durability = self._manifest.location, self._manifest.access.durability
         options = dict(location.storage_options)
-        return _reopen, (location.uri, self.mode, self.actor, options, durability, self._embedding)
+        return _reopen, (location.uri, self.mode, self.actor, options, durability, self._embedding, self.timeout)
 
 
 @check_arguments
@@ -620,18 +671,22 @@ def open(  # noqa: A001  the public name
     lock: LockKind | None = None,
     durability: Durability | None = None,
     embed: search.EmbeddingSettings | Mapping[str, object] | None = None,
+    timeout: Timeout = None,
 ) -> Graph:
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
-    ``durability`` holds for what is written through this handle; the default is that of the graph.
+    ``durability`` holds for what is written through this handle; the default is that of the graph. ``timeout`` is how
+    long opening it, and each later call, may take: seconds, or a :class:`Deadline`.
     """
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
     location = locate(uri, storage_options)
-    manifest = opening.open_manifest(location, durability, lock)
-    if mode == "rw":
-        commit.prepare_for_writing(manifest)
-    return Graph(manifest, mode, actor, None if embed is None else search.resolve_embedding_settings(embed))
+    with observe(timeout):
+        manifest = opening.open_manifest(location, durability, lock)
+        if mode == "rw":
+            commit.prepare_for_writing(manifest)
+    embedding = None if embed is None else search.resolve_embedding_settings(embed)
+    return Graph(manifest, mode, actor, embedding, timeout)
 
 
 def _reopen(
@@ -641,5 +696,14 @@ def _reopen(
     storage_options: StorageOptions,
     durability: Durability,
     embed: search.EmbeddingSettings | None,
+    timeout: Timeout,
 ) -> Graph:
-    return open(uri, mode, actor=actor, storage_options=storage_options, durability=durability, embed=embed)
+    return open(
+        uri,
+        mode,
+        actor=actor,
+        storage_options=storage_options,
+        durability=durability,
+        embed=embed,
+        timeout=timeout,
+    )

@@ -16,7 +16,7 @@ from omnigraph.cli.render.output import JsonOutput
 from omnigraph.cli.session import VARIABLE, Session, read_storage_options
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import refs_lock
-from omnigraph.storage.locks.leases import Deadline
+from omnigraph.storage.locks.leases import LockWait
 from tests.cli.conftest import Command, Stocked, error_of
 
 
@@ -187,7 +187,7 @@ def has_open(pid: int, file: Path) -> bool:
 
 def has_opened(pid: int, file: Path) -> bool:
     """Look until a process has a file open."""
-    waiting = Deadline(60.0)
+    waiting = LockWait(60.0)
     return any(has_open(pid, file) for _ in iter(waiting.remaining, 0.0))
 
 
@@ -205,3 +205,12 @@ def test_an_interrupt_while_waiting_for_a_lock_exits_with_130_and_changes_nothin
     assert (child.returncode, out) == (130, "")
     assert err == f"creating branch late from main in {stocked.path}\n"
     assert not (stocked.path / "__manifest" / "tree" / "late").exists()
+
+
+def test_a_command_that_takes_too_long_gives_up(omnigraph: Command, stocked: Stocked) -> None:
+    graph = ("verify", "-g", str(stocked.path))
+    late = omnigraph(*graph, "--timeout", "0.000001")
+    assert (late.code, "not done in 1e-06 s" in late.err) == (1, True)
+    assert omnigraph(*graph, "--timeout", "600").code == 0
+    wrong = omnigraph(*graph, "--timeout=-1")
+    assert (wrong.code, "a timeout of -1" in wrong.err) == (1, True)

@@ -20,7 +20,7 @@ from omnigraph.storage import failpoints
 from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockSettings, branch_lock
-from omnigraph.storage.locks.leases import Deadline
+from omnigraph.storage.locks.leases import LockWait
 from omnigraph.storage.table import Access
 from tests.crash import Pipe, pipe, start
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
@@ -177,7 +177,7 @@ def test_a_killed_holder_blocks_others_for_one_time_to_live(s3_location: Locatio
     graph = make_graph(s3_location)
     with late_publisher(s3_location) as late:
         os.kill(late.pid, signal.SIGKILL)
-        waiting = Deadline(PATIENCE)
+        waiting = LockWait(PATIENCE)
         mine = commit_rows(graph, {"Person": ["ann"]}).commit.id
         assert TTL <= waiting.waited() < PATIENCE
     assert [commit.id for commit in graph.commits()][:-1] == [mine]

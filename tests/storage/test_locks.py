@@ -16,7 +16,7 @@ import pytest
 from omnigraph.errors import LockTimeout, ReadOnly, Unsupported
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import HeldLock, LeaseLost, LockSettings, branch_lock, refs_lock
-from omnigraph.storage.locks.leases import Deadline
+from omnigraph.storage.locks.leases import LockWait
 from tests.crash import Pipe, every_crash, kill_at, pipe, record, run, start
 
 TTL = 1.0
@@ -193,7 +193,7 @@ class TestEveryLock:
     def test_a_killed_holder_frees_it(self, kind: Kind) -> None:
         with holder(kind, kind.within(5.0)) as (pid, _, _):
             os.kill(pid, signal.SIGKILL)
-            waiting = Deadline(30.0)
+            waiting = LockWait(30.0)
             with branch_lock(kind.location, "main", kind.within(30.0)) as held:
                 waited = waiting.waited()
         assert held.taken_over == kind.is_lease
@@ -344,7 +344,7 @@ def test_who_waited_for_a_removed_lock_file_does_not_hold_it(local_location: Loc
 
 def opened_by(pid: int | None, file: Path) -> bool:
     """Wait until the process has the file open."""
-    waiting = Deadline(30.0)
+    waiting = LockWait(30.0)
     while waiting.remaining():
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(FileNotFoundError):  # closed since

@@ -20,7 +20,7 @@ import pytest
 from omnigraph.errors import LockTimeout
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LockSettings, branch_lock, lock
-from omnigraph.storage.locks.leases import Deadline
+from omnigraph.storage.locks.leases import LockWait
 from tests.selection import sized
 
 # A lease that leaks would not expire within the test.
@@ -119,5 +119,5 @@ def test_an_interrupt_of_the_wait_for_another_process_leaves_no_lock(local_locat
 def hold_branch(location: Location, settings: LockSettings) -> lock._FileLock | lock._LeaseLock:
     """Hold the lock of a branch as another process does: other threads of this one need not wait for a thread lock."""
     held = (lock._FileLock if settings.kind == "flock" else partial(lock._LeaseLock, ttl=60.0))(location, "branch:main")
-    held.take(Deadline(1.0))
+    held.take(LockWait(1.0))
     return held

@@ -13,10 +13,10 @@ from omnigraph.errors import LockTimeout, StorageError
 from omnigraph.storage.failpoints import fail_at
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks.leases import (
-    Deadline,
     FolderRegister,
     Lease,
     LeaseLost,
+    LockWait,
     Register,
     RegisterValue,
     open_register,
@@ -39,7 +39,7 @@ def register(location: Location) -> Register:
 
 def taken(register: Register, ttl: float = LONG, patience: float = 30.0) -> Lease:
     lease = Lease(register, "the test", ttl)
-    lease.take("refs", Deadline(patience))
+    lease.take("refs", LockWait(patience))
     return lease
 
 
@@ -55,7 +55,7 @@ def content(register: Register) -> dict[str, object]:
 
 def lost_after_a_while(lease: Lease) -> str:
     """Check the lease again and again until it is lost, as a holder does."""
-    waiting = Deadline(30.0)
+    waiting = LockWait(30.0)
     while waiting.remaining():
         try:
             lease.confirm()

@@ -15,6 +15,7 @@ from omnigraph.cli.commands import CommandGroup
 from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_json
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import DURABILITY_VARIABLE, VARIABLE, Session, read_storage_options
+from omnigraph.deadlines import Deadline
 from omnigraph.errors import ConflictError, MergeConflicts, OmniGraphError, ParameterError, PreconditionFailed
 from omnigraph.late_imports import leave_out
 from omnigraph.storage.durability import Durability
@@ -75,12 +76,22 @@ def start(
             show_default=False,
         ),
     ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="Give up after this time, with nothing changed.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
 ) -> None:
     """A versioned, typed property graph on Lance, with Git-like branches and a data pipeline on Spark."""
     _start_log("INFO" if verbose else "WARNING")
     output = JsonOutput() if json else TextOutput(quiet=quiet)
-    context.obj = Session(output, uri, actor, read_storage_options(storage_options or ()), yes, durability)
+    deadline = None if timeout is None else Deadline(timeout)
+    context.obj = Session(output, uri, actor, read_storage_options(storage_options or ()), yes, durability, deadline)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ import omnigraph
 from omnigraph.cli.render.output import Output
 
 if TYPE_CHECKING:
+    from omnigraph.deadlines import Deadline
     from omnigraph.graph import Graph, Mode
     from omnigraph.storage.durability import Durability
 
@@ -34,6 +35,7 @@ class Session:
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     assume_yes: bool = False
     durability: Durability | None = None
+    deadline: Deadline | None = None
 
     def target(self) -> str:
         """Return the graph to work on: the named one, or the nearest at or above the working directory."""
@@ -48,6 +50,7 @@ class Session:
             actor=self.actor,
             storage_options=self.storage_options,
             durability=self.durability,
+            timeout=self.deadline,
         )
 
     def confirm(self, question: str) -> bool:

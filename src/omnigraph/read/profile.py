@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json
 from omnigraph.language.query.plan import PlanOperator, ReadPlan, inputs_of, print_operator, print_plan, walk_plan
 from omnigraph.read.frames import Frame
@@ -50,6 +51,7 @@ class ProfileRecorder:
     @contextmanager
     def measure(self, plan: PlanOperator) -> Generator[OperatorStats]:
         """Add the time spent inside to an operator, and subtract it from the operator that contains it."""
+        check_deadline()
         stats = self.stats.setdefault(id(plan), OperatorStats())
         self._running.append(stats)
         started = time.perf_counter()

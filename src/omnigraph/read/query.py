@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
+from omnigraph.deadlines import CarriedDeadline
 from omnigraph.errors import ParameterError
 from omnigraph.language.query import CompiledQuery, PropertyValue, TypedMutation, compile_query
 from omnigraph.language.query.plan import ReadPlan, expressions_of, plan_read, tables_of, walk_expression, walk_plan
@@ -129,7 +131,7 @@ def execute_query(query: PlannedQuery) -> Result:
     return Result(
         query.name,
         output_schema(query.plan),
-        lambda: execute_read(query.plan, query.context),
+        partial(CarriedDeadline().iterate, lambda: execute_read(query.plan, query.context)),
         branch=snapshot.branch,
         commit=snapshot.commit,
     )

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
 from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, StorageError
 from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
@@ -202,7 +203,9 @@ class Table:
 
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         with self.reading():
-            yield from reader
+            for batch in reader:
+                check_deadline()
+                yield batch
 
     def count_rows(self, filter: str | None = None) -> int:  # noqa: A002  as in scan
         """Return the number of rows, or of those that match. Without a filter only metadata is read."""

@@ -6,12 +6,13 @@ sorted by id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar, cast
 
 import pyarrow as pa
 
+from omnigraph.deadlines import CarriedDeadline
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_name, suggest_similar
@@ -20,7 +21,7 @@ from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import list_tag_names
-from omnigraph.read.changes.compare_rows import DiffSide, Op, compare_sides
+from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, Op, compare_sides
 from omnigraph.read.changes.compare_snapshots import find_changed_tables, read_changes, resolve_types
 from omnigraph.read.changes.entity_images import (
     JSON,
@@ -87,6 +88,7 @@ class Diff:
     after: Snapshot
     tables: tuple[str, ...] = field(repr=False)
     """The keys of the compared tables, in the order of the output."""
+    _deadline: CarriedDeadline = field(default_factory=CarriedDeadline, repr=False, compare=False)
 
     def summary(self) -> tuple[TypeChanges, ...]:
         """Count the changes of every type that changed. Builds no images."""
@@ -112,7 +114,7 @@ class Diff:
         key = keys[0]
         types = resolve_types(self.before, self.after, key)
         # A table that the diff leaves out has no changes to show, even if it changed.
-        groups = read_changes(self.before, self.after, key) if key in self.tables else ()
+        groups = self._read_changes(key) if key in self.tables else ()
         batches = (build_diff_batch(parts, types) for parts in groups)
         return pa.RecordBatchReader.from_batches(diff_schema_of(types), batches)
 
@@ -129,9 +131,12 @@ class Diff:
         counts: list[Json] = [asdict(each) for each in self.summary()]
         return {"before": _snapshot_to_json(self.before), "after": _snapshot_to_json(self.after), "summary": counts}
 
+    def _read_changes(self, table_key: str, columns: Sequence[str] | None = None) -> Iterator[tuple[ChangedRows, ...]]:
+        return self._deadline.iterate(lambda: read_changes(self.before, self.after, table_key, columns))
+
     def _count_changes(self, table_key: str) -> TypeChanges:
         counts = dict.fromkeys(Op, 0)
-        for parts in read_changes(self.before, self.after, table_key, ["id"]):
+        for parts in self._read_changes(table_key, ["id"]):
             for part in parts:
                 counts[part.op] += part.num_rows
         return TypeChanges(*_kind_and_name(table_key), counts[Op.INSERTED], counts[Op.UPDATED], counts[Op.DELETED])
@@ -139,7 +144,7 @@ class Diff:
     def _read_entities(self, form: ImageFormat[Value]) -> Iterator[tuple[str, EntityImages[Value]]]:
         for table_key in self.tables:
             types = resolve_types(self.before, self.after, table_key)
-            for parts in read_changes(self.before, self.after, table_key):
+            for parts in self._read_changes(table_key):
                 yield from ((table_key, each) for each in read_entities(parts, types, form))
 
 

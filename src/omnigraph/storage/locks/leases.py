@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol, cast
 from uuid import uuid4
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.errors import LockTimeout, OmniGraphError
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
@@ -45,8 +46,8 @@ def read_clock() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
-    """The end of a wait."""
+class LockWait:
+    """A wait for a lock that ends after some seconds."""
 
     timeout: float
     began: float = field(default_factory=read_clock)
@@ -215,10 +216,10 @@ class Lease:
         self._stop = threading.Event()
         self._renewing = threading.Thread(target=self._renew_until_stopped, name="omnigraph-lease", daemon=True)
 
-    def take(self, name: str, deadline: Deadline) -> None:
+    def take(self, name: str, wait: LockWait) -> None:
         """Wait for the lease and take it once it is free, or was not renewed for its whole time to live."""
         try:
-            self._wait_and_take(name, deadline)
+            self._wait_and_take(name, wait)
             self._renewing.start()
         except Exception:
             # It may have been taken although the storage failed; then it expires.
@@ -227,7 +228,7 @@ class Lease:
             self._adopt_own_record()
             raise
 
-    def _wait_and_take(self, name: str, deadline: Deadline) -> None:
+    def _wait_and_take(self, name: str, wait: LockWait) -> None:
         record = self._record
         watched, since, sent = "", 0.0, 0.0
         waits = backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, record.ttl / _RENEWALS))
@@ -249,9 +250,10 @@ class Lease:
                     return
             elif tag is not None and tag != watched:
                 watched, since = tag, read_clock()
-            if deadline.remaining() == 0.0:
-                raise LockTimeout(name, current.holder, deadline.waited())
-            time.sleep(min(next(waits), deadline.remaining()))
+            check_deadline()
+            if wait.remaining() == 0.0:
+                raise LockTimeout(name, current.holder, wait.waited())
+            time.sleep(min(next(waits), wait.remaining()))
 
     def _mark_taken(self, tag: str, sent: float) -> None:
         self._tag, self._safe_until, self._is_taken = tag, self._safe_from(sent), True

@@ -28,10 +28,11 @@ from types import TracebackType
 from typing import Final, Literal, TypeAlias
 from weakref import WeakSet
 
+from omnigraph.deadlines import check_deadline, suspend_deadline
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks.leases import Deadline, Lease, LeaseLost, backoff, open_register
+from omnigraph.storage.locks.leases import Lease, LeaseLost, LockWait, backoff, open_register
 from omnigraph.storage.objects import translate_store_errors
 
 _log = logging.getLogger("omnigraph.locks")
@@ -42,6 +43,7 @@ LOCK_KINDS: Final[tuple[LockKind, ...]] = ("flock", "lease")
 _FOLDER = "__locks"
 _REFS = "refs"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.004
+_THREAD_PAUSE = 0.05
 _HOLDER_BYTES = 256
 
 
@@ -101,6 +103,7 @@ class _Lock(AbstractContextManager[HeldLock]):
 
     _taken: tuple[_ThreadLock | _FileLock | _LeaseLock, ...] = ()
     """Those that may be held, the last one first; each can be released at any stage."""
+    _resume_deadline: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, location: Location, name: str, settings: LockSettings) -> None:
         self._location = location
@@ -110,7 +113,7 @@ class _Lock(AbstractContextManager[HeldLock]):
 
     def __enter__(self) -> HeldLock:
         try:
-            held = self._take(Deadline(self._settings.timeout))
+            held = self._take(LockWait(self._settings.timeout))
         except BaseException as error:
             # Again, if an interrupt came between a failure and its handler.
             self._release()
@@ -119,14 +122,17 @@ class _Lock(AbstractContextManager[HeldLock]):
             raise
         return held
 
-    def _take(self, deadline: Deadline) -> HeldLock:
+    def _take(self, wait: LockWait) -> HeldLock:
         try:
             between_threads = _ThreadLock((self._location.objects, self._name))
             self._taken = (between_threads,)
-            between_threads.take(deadline)
+            between_threads.take(wait)
             between_processes = self._make_process_lock()
             self._taken = (between_processes, between_threads)
-            held = between_processes.take(deadline)
+            held = between_processes.take(wait)
+            check_deadline()
+            # What is done under a lock is short, and a commit never stops half-way.
+            self._resume_deadline = suspend_deadline()
         except BaseException:
             self._release()
             raise
@@ -152,6 +158,7 @@ class _Lock(AbstractContextManager[HeldLock]):
         return _FileLock(self._location, self._name)
 
     def _release(self) -> None:
+        self._resume_deadline()
         try:
             self._release_each()
         except BaseException:
@@ -206,10 +213,12 @@ class _ThreadLock:
         with _fork_guard:
             self._lock = _between_threads[key]
 
-    def take(self, deadline: Deadline) -> None:
+    def take(self, wait: LockWait) -> None:
         """Wait for the other threads."""
-        if not self._lock.acquire(timeout=deadline.remaining()):
-            raise LockTimeout(self._key[1], f"another thread of process {os.getpid()}", deadline.waited())
+        while not self._lock.acquire(timeout=min(_THREAD_PAUSE, wait.remaining())):
+            check_deadline()
+            if wait.remaining() == 0.0:
+                raise LockTimeout(self._key[1], f"another thread of process {os.getpid()}", wait.waited())
         _thread_locks.locks.append(self._key)
 
     def release(self) -> None:
@@ -261,12 +270,12 @@ class _FileLock:
         self._path = f"{_path(name)}.lock"
         self._file: FileIO | None = None
 
-    def take(self, deadline: Deadline) -> HeldLock:
+    def take(self, wait: LockWait) -> HeldLock:
         """Wait for the lock and write into the file who holds it."""
         file, holder = Path(self._location.join(self._path)), _describe_holder()
         with translate_store_errors("lock", self._path, self._location):
             file.parent.mkdir(parents=True, exist_ok=True)
-            opened = self._take_file(file, deadline)
+            opened = self._take_file(file, wait)
         with translate_store_errors("lock", self._path, self._location), mark_write("locks.flock", self._path):
             # Written in place, never truncated: that works on a full disk too.
             os.pwrite(opened.fileno(), holder.encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES), 0)
@@ -274,15 +283,16 @@ class _FileLock:
             self._name, "flock", taken_over=False, holder=holder, _confirm=lambda: _confirm_file(opened, file)
         )
 
-    def _take_file(self, path: Path, deadline: Deadline) -> FileIO:
+    def _take_file(self, path: Path, wait: LockWait) -> FileIO:
         waits = backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             self._file = file = _open(path)
             while not _try_flock(file):
-                if deadline.remaining() == 0.0:
+                check_deadline()
+                if wait.remaining() == 0.0:
                     holder = os.pread(file.fileno(), _HOLDER_BYTES, 0).decode(errors="replace").strip()
-                    raise LockTimeout(self._name, holder or None, deadline.waited())
-                time.sleep(min(next(waits), deadline.remaining()))
+                    raise LockTimeout(self._name, holder or None, wait.waited())
+                time.sleep(min(next(waits), wait.remaining()))
             if _is_same_file(file, path):
                 return file
             # The file was removed while we waited: others lock a new one.
@@ -338,9 +348,9 @@ class _LeaseLock:
         self._holder = _describe_holder()
         self._lease = Lease(open_register(location, f"{_path(name)}.lease"), self._holder, ttl)
 
-    def take(self, deadline: Deadline) -> HeldLock:
+    def take(self, wait: LockWait) -> HeldLock:
         """Wait for the lease."""
-        self._lease.take(self._name, deadline)
+        self._lease.take(self._name, wait)
         return HeldLock(self._name, "lease", self._lease.taken_over, holder=self._holder, _confirm=self._lease.confirm)
 
     def release(self) -> None:

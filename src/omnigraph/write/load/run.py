@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.arguments import check_text
+from omnigraph.deadlines import check_deadline
 from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
 from omnigraph.manifest.handle import Manifest, branch_names
@@ -297,6 +298,7 @@ def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rej
             if isinstance(item, RejectedRecord):
                 rejects.take(item)
                 continue
+            check_deadline()
             batch = validate_batch(item)
             buffer.add(batch)
             for rejected in batch.rejected:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from omnigraph.arguments import check_calls
+from omnigraph.deadlines import CarriedDeadline, observe
 from omnigraph.errors import ParameterError
 from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Schema
@@ -49,6 +50,7 @@ class Transaction:
         self._query_options = query_options or QueryOptions()
         self._catalog = schema.catalog
         self._commit_options = replace(commit_options, schema_ir_hash=schema.hash)
+        self._deadline = CarriedDeadline().deadline
         self._calls: list[MutationCall] = []
         self._progress: MutationProgress | None = None
         self.result: MutationResult | None = None
@@ -59,7 +61,8 @@ class Transaction:
         """Run a mutation on top of the changes so far. A mutation that fails leaves no trace."""
         progress = self._require_open()
         call = compile_call(source, self._catalog, name, params)
-        self._progress = progress.run_call(self._catalog, call)
+        with observe(self._deadline):
+            self._progress = progress.run_call(self._catalog, call)
         self._calls.append(call)
         affected = self._progress.affected - progress.affected
         return MutationResult(None, affected.nodes, affected.edges)
@@ -72,9 +75,13 @@ class Transaction:
         ``commit`` of the result is the commit that the transaction started from.
         """
         progress = self._require_open()
+        with observe(self._deadline):
+            return self._query(progress, QueryRequest(source, name, params))
+
+    def _query(self, progress: MutationProgress, request: QueryRequest) -> Result:
         snapshot = progress.staging.snapshot
         shown = show_pending(self._catalog, progress.staging)
-        planned = plan_query(self._manifest, shown, QueryRequest(source, name, params), self._query_options)
+        planned = plan_query(self._manifest, shown, request, self._query_options)
         # A branch can lack the table of a new type; it comes with a schema change, which is compared by itself.
         progress.staging.reads.update(key for key in tables_of(planned.plan) if key in snapshot.pins)
         return execute_query(planned)
@@ -87,7 +94,8 @@ class Transaction:
     def __enter__(self) -> Self:
         if self._progress is not None or self.result is not None:
             raise ParameterError("the transaction was already used", hint="call g.transaction() for another one")
-        self._commit_options = catch_up(self._manifest, self._commit_options)
+        with observe(self._deadline):
+            self._commit_options = catch_up(self._manifest, self._commit_options)
         self._progress = MutationProgress(StagingArea(take_basis(self._manifest, self._commit_options)))
         return self
 
@@ -97,6 +105,7 @@ class Transaction:
         progress, self._progress = self._require_open(), None
         if kind is None:
             operation = MutationOperation(self._catalog, tuple(self._calls), progress)
-            self.result = to_mutation_result(
-                commit_operation(self._manifest, operation, self._commit_options, progress.staging.snapshot)
-            )
+            with observe(self._deadline):
+                self.result = to_mutation_result(
+                    commit_operation(self._manifest, operation, self._commit_options, progress.staging.snapshot)
+                )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
@@ -245,5 +246,6 @@ def _query_violations(context: SessionContext, rule: SetRule, relations: Mapping
     for name, rows in relations.items():
         context.deregister_table(name)
         context.register_record_batches(name, [rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]])
+    check_deadline()
     found = context.sql(rule.sql).to_arrow_table().cast(SET_VIOLATIONS)
     return found.sort_by([("value", "ascending"), ("id", "ascending")])

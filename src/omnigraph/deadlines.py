@@ -1,0 +1,163 @@
+"""Deadlines: how long a call may take, and how another thread cancels it.
+
+A deadline holds for what a thread does inside :func:`observe`. Long work calls :func:`check_deadline` between its
+pieces: a scan for each batch, a query for each step, a load for each block, a wait for a lock for each attempt. Under a
+lock no deadline is observed, so that a commit never stops half-way: a write that is too late has changed nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import wraps
+from time import monotonic as read_clock
+from types import FunctionType, TracebackType
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
+
+from omnigraph.errors import Cancelled, DeadlineExceeded, ParameterError
+
+Item = TypeVar("Item")
+Class = TypeVar("Class", bound=type)
+
+_current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+class Deadline:
+    """The time that one call, or several together, may take. It begins with the first of them.
+
+    ``cancel`` may be called from any thread: calls that observe the deadline then raise ``Cancelled``. Give it as
+    ``timeout``, or use it as a ``with`` block: it then holds for all that the block does in its thread.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        if seconds is not None and not (0 < seconds < math.inf):
+            raise ParameterError(f"a timeout of {seconds} seconds", hint="give a number of seconds above 0")
+        self._seconds = seconds
+        self._end: float | None = None
+        self._is_cancelled = False
+        self._blocks: list[AbstractContextManager[None]] = []
+
+    def cancel(self) -> None:
+        """Make the calls that observe this deadline raise ``Cancelled``."""
+        self._is_cancelled = True
+
+    def __enter__(self) -> Self:
+        block = observe(self)
+        block.__enter__()
+        self._blocks.append(block)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._blocks.pop().__exit__(kind, error, trace)
+
+    def begin(self) -> None:
+        """Start the clock, unless it runs already."""
+        if self._end is None and self._seconds is not None:
+            self._end = read_clock() + self._seconds
+
+    def check(self) -> None:
+        """Raise ``Cancelled`` or ``DeadlineExceeded`` if it is time to stop."""
+        if self._is_cancelled:
+            raise Cancelled
+        if self._seconds is not None and self._end is not None and read_clock() >= self._end:
+            raise DeadlineExceeded(self._seconds)
+
+
+class _CallDeadline(Deadline):
+    """The deadline of a call that was given seconds: rows that are computed later have as many seconds again."""
+
+    def renew(self) -> _CallDeadline:
+        return _CallDeadline(self._seconds)
+
+
+Timeout: TypeAlias = float | Deadline | None
+"""How long a call may take: seconds, a deadline, or None for the default of the graph."""
+
+
+def check_deadline() -> None:
+    """Raise ``Cancelled`` or ``DeadlineExceeded`` if what this thread does must stop."""
+    deadline = _current.get()
+    if deadline is not None:
+        deadline.check()
+
+
+@contextmanager
+def observe(timeout: Timeout) -> Generator[None]:
+    """Observe a deadline inside a block. None keeps the one that holds already."""
+    if timeout is None:
+        yield
+        return
+    deadline = timeout if isinstance(timeout, Deadline) else _CallDeadline(timeout)
+    deadline.begin()
+    deadline.check()
+    before = _current.get()
+    _current.set(deadline)
+    try:
+        yield
+    finally:
+        _current.set(before)
+
+
+def suspend_deadline() -> Callable[[], object]:
+    """Observe no deadline from now on; return the function that ends this."""
+    before = _current.get()
+    _current.set(None)
+    return lambda: _current.set(before)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedDeadline:
+    """The deadline of the call that made a lazy result, for the rows that are computed later.
+
+    Seconds begin with the first row; a deadline that the caller made goes on.
+    """
+
+    deadline: Deadline | None = field(default_factory=_current.get)
+
+    def iterate(self, make: Callable[[], Iterator[Item]]) -> Iterator[Item]:
+        """Yield items. Only while one is computed the deadline holds: in between the caller does what it likes."""
+        if self.deadline is None:
+            yield from make()
+            return
+        own = self.deadline.renew() if isinstance(self.deadline, _CallDeadline) else self.deadline
+        with observe(own):
+            items = make()
+        while True:
+            with observe(own):
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
+
+
+class _HasDefault(Protocol):
+    timeout: Timeout
+
+
+def observe_timeouts(class_: Class) -> Class:
+    """Make the methods of a class that have a ``timeout`` observe it; its default is the ``timeout`` of the object."""
+    for name, member in list(vars(class_).items()):
+        is_public = isinstance(member, FunctionType) and not name.startswith("_")
+        if is_public and "timeout" in inspect.signature(member).parameters:
+            setattr(class_, name, _observe_own_timeout(member))
+    return class_
+
+
+def _observe_own_timeout(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: _HasDefault, *args: object, **kwargs: object) -> object:
+        given = kwargs.get("timeout")
+        if not isinstance(given, int | float | Deadline | None) or isinstance(given, bool):
+            # The method itself says what is wrong with it.
+            return method(self, *args, **kwargs)
+        with observe(cast("Timeout", self.timeout if given is None else given)):
+            return method(self, *args, **kwargs)
+
+    return call
