@@ -38,6 +38,8 @@ SPECIAL: dict[str, OmniGraphError] = {
         "1 conflict",
         [errors.Conflict("DivergentUpdate", "Person", "a", {"age": 1}, {"age": 2}, None, "both", ("age",))],
     ),
+    "DeadlineExceeded": errors.DeadlineExceeded(2.5),
+    "Cancelled": errors.Cancelled(),
     "OutcomeUnknown": errors.OutcomeUnknown("01J", "the connection broke"),
 }
 

@@ -17,6 +17,8 @@
       ReadOnly                    open for writing
       FormatError                 use the release that fits
         FormatTooNew, FormatTooOld
+      LimitError                  ask for less, or raise the limit
+        DeadlineExceeded, Cancelled
       OperatorError               somebody has to look
         RecoveryError, DriftDetected, GraphMoved, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable
 
