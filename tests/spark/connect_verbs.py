@@ -59,6 +59,11 @@ def load(sg: SparkGraph) -> None:
     assert sg.load(nodes={"Ship": ships}, edges={"Tows": tows}).nodes == {"Ship": 200}
     more = session.range(150, 250).selectExpr("concat('s', id) as code", "concat('again ', id) as name")
     assert sg.load(nodes={"Ship": more}, mode="merge").commit is not None
+    crews = session.range(0, 250, 5, 3).selectExpr("concat('s', id) as code", "cast(id as int) as crew")
+    updated = sg.load(nodes={"Ship": crews}, mode="update")
+    assert (updated.nodes, updated.commit is not None) == ({"Ship": 50}, True)
+    assert sg.load(nodes={"Ship": crews}, mode="update").commit is None, "nothing is new"
+    assert sg.nodes("Ship", filter=[("crew", "=", 155)]).select("name").collect()[0]["name"] == "again 155"
     twice = session.createDataFrame([("x", "ship 1"), ("y", "ship 1")], "code string, name string")
     with pytest.raises(ValidationError) as error:
         sg.load(nodes={"Ship": twice})
@@ -145,7 +150,8 @@ def maintain(graph: Graph, sg: SparkGraph) -> None:
     """Indexes, compaction and schema changes."""
     assert sg.ensure_indexes().commit is not None
     assert isinstance(sg.optimize(), Optimized)
-    applied = sg.apply_schema(SCHEMA.replace("crew: I32?", "crew: I64?"))
+    # Rows are checked and rewritten.
+    applied = sg.apply_schema(SCHEMA.replace("crew: I32?", "crew: I64? @unique"))
     assert applied.commit is not None
     assert sg.nodes("Ship").schema["crew"].dataType.simpleString() == "bigint"
     assert graph.verify().findings == ()

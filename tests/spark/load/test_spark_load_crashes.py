@@ -16,8 +16,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import Json
 from omnigraph.storage.failpoints import When, WriteStep, _arm
-from tests.crash import every_crash, every_fault, fresh_copy, kill_at, record, run, start
-from tests.spark.cluster_load import die_at, load_fleet
+from tests.crash import every_crash, every_fault, fresh_copy, kill_at, record, run, some_crashes, start
+from tests.spark.cluster_load import SHIPS, die_at, load_fleet
 from tests.spark.drivers import Java
 from tests.spark.fleet import (
     Shown,
@@ -107,6 +107,41 @@ def test_killed_anywhere_the_next_writer_goes_on(java: Java, template: Path, sta
             error.add_note(f"killed {when} {steps[number - 1]}")
             raise
     assert killed == [number for step in steps for number in (step.number, step.number)]
+    assert {"table.commit", "table.merge", "objects.put"} < {step.name for step in steps}
+
+
+# --------------------------------------------------------------------------------------------- updates
+
+
+def drive_update(java: Java, root: Path) -> None:
+    """Give every other ship of the fleet another crew, in rows of three tasks."""
+    session = java.session()
+    crews = session.range(0, SHIPS, 2, 3).selectExpr("concat('s', id) as code", "cast(100 + id as int) as crew")
+    graph = omnigraph.open(root)
+    graph.spark(session).load(nodes={"Ship": crews}, mode="update")
+
+
+@pytest.mark.slow
+def test_an_update_that_died_anywhere_is_made_once_by_the_next(java: Java, template: Path) -> None:
+    fleet = omnigraph.open(template)
+    load_here(fleet)
+    before, updated = shown(fleet), fresh_copy(template)
+    run(drive_update, java, updated)
+    after = shown(omnigraph.open(updated, mode="ro"))
+    assert after != before
+    steps = record(drive_update, java, fresh_copy(template))
+    for number, when in some_crashes(steps):
+        root = fresh_copy(template)
+        kill_at(drive_update, (java, root), number, when)
+        try:
+            assert shown(omnigraph.open(root, mode="ro")) in (before, after)
+            run(drive_update, java, root)
+            graph = omnigraph.open(root)
+            assert shown(graph) == after
+            assert_whole(graph)
+        except BaseException as error:
+            error.add_note(f"killed {when} {steps[number - 1]}")
+            raise
     assert {"table.commit", "table.merge", "objects.put"} < {step.name for step in steps}
 
 
