@@ -8,7 +8,7 @@ lock no deadline is observed, so that a commit never stops half-way: a write tha
 from __future__ import annotations
 
 import inspect
-import math
+import reprlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from functools import wraps
 from time import monotonic as read_clock
 from types import FunctionType, TracebackType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
 from omnigraph.errors import Cancelled, DeadlineExceeded, ParameterError
 
 Item = TypeVar("Item")
 Class = TypeVar("Class", bound=type)
 
+MOST_SECONDS: Final = 1_000_000_000
 _current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
@@ -34,8 +35,10 @@ class Deadline:
     """
 
     def __init__(self, seconds: float | None = None) -> None:
-        if seconds is not None and not (0 < seconds < math.inf):
-            raise ParameterError(f"a timeout of {seconds} seconds", hint="give a number of seconds above 0")
+        if seconds is not None and not 0 < seconds <= MOST_SECONDS:
+            raise ParameterError(
+                f"a timeout of {reprlib.repr(seconds)} seconds", hint=f"give a number above 0, up to {MOST_SECONDS:,}"
+            )
         self._seconds = seconds
         self._end: float | None = None
         self._is_cancelled = False

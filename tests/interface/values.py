@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.deadlines import Deadline
+
 Values: TypeAlias = Sequence[object]
 
 BEFORE = """
@@ -132,11 +134,12 @@ VALUES: Mapping[str, Values] = {
     "actor": TEXTS,
     "message": TEXTS,
     "if_commit": (None, "COMMIT", "OLDEST", *NAMES),
+    "timeout": (None, None, None, 60, 600.0, 1e-9, 0, -1.0, float("nan"), float("inf"), 2**200, 10**400, "5", True, Deadline(600), Deadline),
     "retries": (0, 1, 2, -1, -(2**200)),
     "params": PARAMETERS,
     "nodes": FRAMES,
     "edges": FRAMES,
-    "mode": ("append", "merge", "overwrite", "upsert", ""),
+    "mode": ("append", "merge", "update", "overwrite", "upsert", ""),
     "on_error": ("fail", "quarantine", "skip"),
     "rejects": (None, "rejects.jsonl", Path("no/where.jsonl"), "/", "a\x00b", ""),
     "txn": (

@@ -137,6 +137,8 @@ def test_old_commits_and_other_branches_beside_cleanup(ports: Graph, seed: int) 
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_old_commits_and_other_branches_beside_cleanup_for_long(ports: Graph, seed: int) -> None:
     ended = live_beside_cleanup(ports, seed, 3, 60)
+    # How many calls find their commit is chance: on a busy machine cleanup can be faster than all of them.
+    assert sum(ended.values()) == 180
     assert any(name.endswith("history_gone") for name in ended)
-    assert any(name.startswith("branch of a commit: done") for name in ended)
+    assert any(name.endswith(": done") for name in ended)
     check_every_branch(ports)

@@ -143,7 +143,8 @@ def kill_in_the_middle(cluster: Cluster, orders: Orders, who: Callable[[int], in
         os.kill(who(held.process), signal.SIGKILL)
         driver.let_go()
         assert_succeeded(driver)
-        assert {0, 1} <= attempts_at(driver, orders.part)
+        # Another process did it again. Spark counts the attempts anew if it notices first that files are lost.
+        assert len({news.process for news in driver.heard if news.part == orders.part}) > 1
         # Both workers had a part in it, and another executor came for the one that was killed.
         assert len({news.process for news in driver.heard}) >= len(cluster.workers)
 
