@@ -83,7 +83,6 @@ DAILY_ON_SPARK: Final = (
     "order-with-nulls",
     "sums-and-extremes",
     "ties-by-all-variables",
-    "paths-everywhere",
     "shortest-paths",
     "unions-on-both",
     "values-of-every-type",
