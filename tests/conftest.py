@@ -110,7 +110,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _starts_processes(module: ModuleType) -> bool:
-    return any(getattr(value, "__module__", None) == crash.__name__ for value in vars(module).values())
+    return any(
+        value is crash or getattr(value, "__module__", None) == crash.__name__ for value in vars(module).values()
+    )
 
 
 @pytest.fixture(scope="session")
