@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -89,11 +90,15 @@ def diff(graph: Graph, deadline: Deadline | None) -> object:
     return [each.id for each in graph.diff(first, timeout=deadline).entities()]
 
 
+def follow(graph: Graph, deadline: Deadline | None) -> object:
+    return [each.id for block in graph.changes("beginning", timeout=deadline) for each in block.entities()]
+
+
 def export(graph: Graph, deadline: Deadline | None) -> object:
     return sorted(graph.export(timeout=deadline))
 
 
-@pytest.mark.parametrize("read", [walk, group, scan, diff, export])
+@pytest.mark.parametrize("read", [walk, group, scan, diff, follow, export])
 def test_a_read_that_is_cancelled_anywhere_leaves_nothing_and_is_repeated(
     graph: Graph, read: Callable[[Graph, Deadline | None], object]
 ) -> None:
@@ -203,10 +208,15 @@ def test_a_deadline_is_for_all_calls_together(graph: Graph, clock: Callable[[flo
     deadline = og.Deadline(5)
     clock(50)
     graph.get("Port", "p1", timeout=deadline)
-    result = graph.query(WALK, timeout=deadline)
+    lazy = (
+        graph.query(WALK, timeout=deadline),
+        graph.changes("beginning", timeout=deadline),
+        graph.export(timeout=deadline),
+    )
     clock(5)
-    with pytest.raises(DeadlineExceeded, match="not done in 5 s"):
-        list(result)
+    for rows in lazy:
+        with pytest.raises(DeadlineExceeded, match="not done in 5 s"):
+            list(rows)
     with pytest.raises(DeadlineExceeded):
         graph.get("Port", "p1", timeout=deadline)
     assert graph.get("Port", "p1") is not None
@@ -215,9 +225,34 @@ def test_a_deadline_is_for_all_calls_together(graph: Graph, clock: Callable[[flo
 def test_in_a_block_it_holds_for_everything(graph: Graph, clock: Callable[[float], None]) -> None:
     with og.Deadline(5) as deadline, deadline:
         assert graph.commits()
+        result = graph.query(WALK)
         clock(6)
-        with pytest.raises(DeadlineExceeded):
-            graph.query(WALK).to_arrow()
+        with pytest.raises(DeadlineExceeded, match="in 5 s"):
+            result.to_arrow()
+        with pytest.raises(DeadlineExceeded, match="in 5 s"):
+            graph.query(WALK, timeout=60).to_arrow()
+    with pytest.raises(DeadlineExceeded, match="in 5 s"):
+        result.to_arrow()
+    assert graph.query(WALK).row_count
+
+
+def test_blocks_of_several_threads_are_their_own(graph: Graph) -> None:
+    deadline, inside, outside = Deadline(), threading.Event(), threading.Event()
+
+    def enter_and_leave() -> None:
+        with deadline:
+            inside.set()
+            assert outside.wait(60)
+            with pytest.raises(Cancelled):
+                graph.query(WALK).to_arrow()
+
+    with ThreadPoolExecutor(1) as threads:
+        with deadline:
+            other = threads.submit(enter_and_leave)
+            assert inside.wait(60)
+        deadline.cancel()
+        outside.set()
+        other.result()
     assert graph.query(WALK).row_count
 
 

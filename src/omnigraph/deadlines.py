@@ -1,8 +1,9 @@
 """Deadlines: how long a call may take, and how another thread cancels it.
 
-A deadline holds for what a thread does inside :func:`observe`. Long work calls :func:`check_deadline` between its
-pieces: a scan for each batch, a query for each step, a load for each block, a wait for a lock for each attempt. Under a
-lock no deadline is observed, so that a commit never stops half-way: a write that is too late has changed nothing.
+Deadlines hold for what a thread does inside :func:`observe`, those of outer blocks too. Long work calls
+:func:`check_deadline` between its pieces: a scan for each batch, a query for each step, a load for each block, a wait
+for a lock for each attempt. Under a lock no deadline is observed, so that a commit never stops half-way: a write that
+is too late has changed nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
@@ -24,7 +25,7 @@ Item = TypeVar("Item")
 Class = TypeVar("Class", bound=type)
 
 MOST_SECONDS: Final = 1_000_000_000
-_current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+_observed: ContextVar[tuple[Deadline, ...]] = ContextVar("deadlines", default=())
 
 
 class Deadline:
@@ -42,27 +43,22 @@ class Deadline:
         self._seconds = seconds
         self._end: float | None = None
         self._is_cancelled = False
-        self._blocks: list[AbstractContextManager[None]] = []
 
     def cancel(self) -> None:
         """Make the calls that observe this deadline raise ``Cancelled``."""
         self._is_cancelled = True
 
     def __enter__(self) -> Self:
-        block = observe(self)
-        block.__enter__()
-        self._blocks.append(block)
+        if self._end is None and self._seconds is not None:
+            self._end = read_clock() + self._seconds
+        self.check()
+        _observed.set((*_observed.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._blocks.pop().__exit__(kind, error, trace)
-
-    def begin(self) -> None:
-        """Start the clock, unless it runs already."""
-        if self._end is None and self._seconds is not None:
-            self._end = read_clock() + self._seconds
+        _observed.set(_observed.get()[:-1])
 
     def check(self) -> None:
         """Raise ``Cancelled`` or ``DeadlineExceeded`` if it is time to stop."""
@@ -85,54 +81,52 @@ Timeout: TypeAlias = float | Deadline | None
 
 def check_deadline() -> None:
     """Raise ``Cancelled`` or ``DeadlineExceeded`` if what this thread does must stop."""
-    deadline = _current.get()
-    if deadline is not None:
+    for deadline in _observed.get():
         deadline.check()
 
 
-@contextmanager
-def observe(timeout: Timeout) -> Generator[None]:
-    """Observe a deadline inside a block. None keeps the one that holds already."""
+def observe(timeout: Timeout) -> AbstractContextManager[object]:
+    """Return a block that observes a timeout beside those that hold already."""
     if timeout is None:
-        yield
-        return
-    deadline = timeout if isinstance(timeout, Deadline) else _CallDeadline(timeout)
-    deadline.begin()
-    deadline.check()
-    before = _current.get()
-    _current.set(deadline)
-    try:
-        yield
-    finally:
-        _current.set(before)
+        return nullcontext()
+    return timeout if isinstance(timeout, Deadline) else _CallDeadline(timeout)
 
 
-def suspend_deadline() -> Callable[[], object]:
+def suspend_deadlines() -> Callable[[], object]:
     """Observe no deadline from now on; return the function that ends this."""
-    before = _current.get()
-    _current.set(None)
-    return lambda: _current.set(before)
+    before = _observed.get()
+    _observed.set(())
+    return lambda: _observed.set(before)
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedDeadline:
-    """The deadline of the call that made a lazy result, for the rows that are computed later.
+class CarriedDeadlines:
+    """The deadlines of the call that made something, for work on it that is done later."""
 
-    Seconds begin with the first row; a deadline that the caller made goes on.
-    """
+    deadlines: tuple[Deadline, ...] = field(default_factory=_observed.get)
 
-    deadline: Deadline | None = field(default_factory=_current.get)
+    @contextmanager
+    def observe(self) -> Generator[None]:
+        """Observe them again. Those that hold already, as in a block around both calls, are not asked twice."""
+        held = _observed.get()
+        with ExitStack() as stack:
+            for deadline in self.deadlines:
+                if deadline not in held:
+                    stack.enter_context(deadline)
+            yield
 
     def iterate(self, make: Callable[[], Iterator[Item]]) -> Iterator[Item]:
-        """Yield items. Only while one is computed the deadline holds: in between the caller does what it likes."""
-        if self.deadline is None:
-            yield from make()
-            return
-        own = self.deadline.renew() if isinstance(self.deadline, _CallDeadline) else self.deadline
-        with observe(own):
+        """Yield items; the seconds of a call begin again with the first of them.
+
+        Deadlines hold only while an item is computed: in between the caller does what it likes.
+        """
+        own = CarriedDeadlines(
+            tuple(each.renew() if isinstance(each, _CallDeadline) else each for each in self.deadlines)
+        )
+        with own.observe():
             items = make()
         while True:
-            with observe(own):
+            with own.observe():
                 try:
                     item = next(items)
                 except StopIteration:

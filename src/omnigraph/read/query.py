@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from omnigraph.deadlines import CarriedDeadline
+from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import ParameterError
 from omnigraph.language.query import CompiledQuery, PropertyValue, TypedMutation, compile_query
 from omnigraph.language.query.plan import ReadPlan, expressions_of, plan_read, tables_of, walk_expression, walk_plan
@@ -131,7 +131,7 @@ def execute_query(query: PlannedQuery) -> Result:
     return Result(
         query.name,
         output_schema(query.plan),
-        partial(CarriedDeadline().iterate, lambda: execute_read(query.plan, query.context)),
+        partial(CarriedDeadlines().iterate, lambda: execute_read(query.plan, query.context)),
         branch=snapshot.branch,
         commit=snapshot.commit,
     )

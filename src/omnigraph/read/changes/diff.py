@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 import pyarrow as pa
 
-from omnigraph.deadlines import CarriedDeadline
+from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_name, suggest_similar
@@ -88,7 +88,7 @@ class Diff:
     after: Snapshot
     tables: tuple[str, ...] = field(repr=False)
     """The keys of the compared tables, in the order of the output."""
-    _deadline: CarriedDeadline = field(default_factory=CarriedDeadline, repr=False, compare=False)
+    _deadlines: CarriedDeadlines = field(default_factory=CarriedDeadlines, repr=False, compare=False)
 
     def summary(self) -> tuple[TypeChanges, ...]:
         """Count the changes of every type that changed. Builds no images."""
@@ -132,7 +132,7 @@ class Diff:
         return {"before": _snapshot_to_json(self.before), "after": _snapshot_to_json(self.after), "summary": counts}
 
     def _read_changes(self, table_key: str, columns: Sequence[str] | None = None) -> Iterator[tuple[ChangedRows, ...]]:
-        return self._deadline.iterate(lambda: read_changes(self.before, self.after, table_key, columns))
+        return self._deadlines.iterate(lambda: read_changes(self.before, self.after, table_key, columns))
 
     def _count_changes(self, table_key: str) -> TypeChanges:
         counts = dict.fromkeys(Op, 0)

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
+from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import ChangeGap, HistoryGone, Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_name
@@ -73,6 +74,7 @@ class Changes:
         self._history = history
         self._place = place
         self._after = after
+        self._deadlines = CarriedDeadlines()
 
     @property
     def cursor(self) -> str:
@@ -89,6 +91,9 @@ class Changes:
         return (_encode_cursor(self._place, commit) for commit in self._history.list_oldest_first(self._after))
 
     def __iter__(self) -> Iterator[ChangeBlock]:
+        return self._deadlines.iterate(self._read_blocks)
+
+    def _read_blocks(self) -> Iterator[ChangeBlock]:
         before: _CommitView | None = None
         for commit in self._history.list_oldest_first(self._after):
             with _report_gap(commit.id):

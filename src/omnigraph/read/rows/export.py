@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from io import TextIOBase
 from typing import Literal, Protocol, TypeAlias, cast, get_args
 
-from omnigraph.deadlines import CarriedDeadline
+from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, split_by_kind
 from omnigraph.manifest.history import Commit
@@ -79,7 +79,7 @@ def export_lines(export: ExportPlan, format_: Format) -> Iterator[str]:
     _check_format(format_)
     if format_ != "jsonl":
         raise _needs_path()
-    pieces = CarriedDeadline().iterate(lambda: (lines for rows in export.open_types() for lines in _read_lines(rows)))
+    pieces = CarriedDeadlines().iterate(lambda: (lines for rows in export.open_types() for lines in _read_lines(rows)))
     return (line for lines in pieces for line in cast("list[str]", to_list(lines)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import pyarrow as pa
 
 from omnigraph.arguments import check_text
-from omnigraph.deadlines import CarriedDeadline
+from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
@@ -53,10 +53,10 @@ class Scan:
     _rows: TypeRows = field(repr=False)
     _columns: tuple[str, ...] = field(repr=False)
     _conditions: tuple[Condition, ...] = field(repr=False)
-    _deadline: CarriedDeadline = field(default_factory=CarriedDeadline, repr=False, compare=False)
+    _deadlines: CarriedDeadlines = field(default_factory=CarriedDeadlines, repr=False, compare=False)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for rows in self._deadline.iterate(lambda: iter(self._rows.read(self._columns, self._conditions))):
+        for rows in self._deadlines.iterate(lambda: iter(self._rows.read(self._columns, self._conditions))):
             yield to_public_batch(rows, self.schema)
 
     def reader(self) -> pa.RecordBatchReader:

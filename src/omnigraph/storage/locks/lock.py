@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Final, Literal, TypeAlias
 from weakref import WeakSet
 
-from omnigraph.deadlines import check_deadline, suspend_deadline
+from omnigraph.deadlines import check_deadline, suspend_deadlines
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
@@ -103,7 +103,7 @@ class _Lock(AbstractContextManager[HeldLock]):
 
     _taken: tuple[_ThreadLock | _FileLock | _LeaseLock, ...] = ()
     """Those that may be held, the last one first; each can be released at any stage."""
-    _resume_deadline: Callable[[], object] = staticmethod(lambda: None)
+    _resume_deadlines: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, location: Location, name: str, settings: LockSettings) -> None:
         self._location = location
@@ -132,7 +132,7 @@ class _Lock(AbstractContextManager[HeldLock]):
             held = between_processes.take(wait)
             check_deadline()
             # What is done under a lock is short, and a commit never stops half-way.
-            self._resume_deadline = suspend_deadline()
+            self._resume_deadlines = suspend_deadlines()
         except BaseException:
             self._release()
             raise
@@ -158,7 +158,7 @@ class _Lock(AbstractContextManager[HeldLock]):
         return _FileLock(self._location, self._name)
 
     def _release(self) -> None:
-        self._resume_deadline()
+        self._resume_deadlines()
         try:
             self._release_each()
         except BaseException:

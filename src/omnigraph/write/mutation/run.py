@@ -6,10 +6,10 @@ updates or deletes, a concurrent change is a conflict; the caller may run it aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -18,8 +18,6 @@ from omnigraph.errors import (
     ParameterError,
     PreconditionFailed,
     Unsupported,
-    ValidationError,
-    Violation,
 )
 from omnigraph.language.query import CompiledQuery, InsertEdge, InsertNode, TypedMutation, compile_query
 from omnigraph.language.query.plan import tables_of
@@ -42,11 +40,10 @@ from omnigraph.write.commit import (
     commit_operation,
 )
 from omnigraph.write.mutation.staging import StagingArea
-from omnigraph.write.mutation.statement_rows import StatementRows
+from omnigraph.write.mutation.statement_rows import MAX_VIOLATIONS, StatementRows, make_violation_error
 from omnigraph.write.mutation.statements import AffectedCounts, run_statement
 from omnigraph.write.rules import check_changes, check_rows
 
-_MAX_VIOLATIONS: Final = 100
 MatchReader: TypeAlias = Callable[[PlannedQuery], pa.Table]
 """Reads all rows of a match, in the Arrow types of tables: here, or on Spark."""
 Outcome = TypeVar("Outcome")
@@ -197,16 +194,16 @@ def to_mutation_result(result: CommitResult[AffectedCounts]) -> MutationResult:
 def prepare_changes(catalog: Catalog, progress: MutationProgress) -> PreparedWrite[AffectedCounts]:
     """Check every rule on the staged changes and return them for the commit; ``ValidationError`` if one is broken."""
     staging, changed = progress.staging, list(progress.staging.list_changed())
-    violations = [one for table in changed for one in check_rows(table.type, table.rows, limit=_MAX_VIOLATIONS)]
+    violations = [one for table in changed for one in check_rows(table.type, table.rows, limit=MAX_VIOLATIONS)]
     if violations:
-        raise _to_error(violations)
+        raise make_violation_error(violations)
     result = check_changes(
-        catalog, staging.snapshot, [table.to_row_changes() for table in changed], limit=_MAX_VIOLATIONS
+        catalog, staging.snapshot, [table.to_row_changes() for table in changed], limit=MAX_VIOLATIONS
     )
     if result.violations:
         # The error tells what these tables hold, and a transaction may go on after it.
         staging.reads.update(result.reads)
-        raise _to_error(result.violations)
+        raise make_violation_error(result.violations)
     changes = tuple(table.to_change(result.locations.get(table.type.table_key)) for table in changed)
     return PreparedWrite(changes, result.reads | staging.reads, progress.affected)
 
@@ -233,8 +230,3 @@ def _open_pending(snapshot: Snapshot, change: TableChange) -> Table | None:
         )
     staged = change.stage(pinned)
     return None if staged is None else audit_version(pinned, staged)
-
-
-def _to_error(violations: Sequence[Violation]) -> ValidationError:
-    more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-    return ValidationError(f"{violations[0].message}{more}", violations[:_MAX_VIOLATIONS])

@@ -5,7 +5,7 @@ Without a match there is one row, of parameters. A value that does not fit its p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
@@ -23,7 +23,7 @@ from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, to_bool_array, to_list
 from omnigraph.write.row_values import NotBase64, parse_blob
 
-_MAX_VIOLATIONS: Final = 100
+MAX_VIOLATIONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,7 @@ class StatementRows:
             else:
                 columns[assignment.name] = _repeat(self._build_one(target, assignment), self.count)
         if violations:
-            more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-            raise ValidationError(f"{violations[0].message}{more}", violations[:_MAX_VIOLATIONS])
+            raise make_violation_error(violations)
         return columns
 
     def _build_one(self, target: ValueType, assignment: AssignedValue) -> Values:
@@ -99,6 +98,12 @@ class StatementRows:
         except (ValueMismatch, NotBase64) as mismatch:
             hint = mismatch.hint if isinstance(mismatch, ValueMismatch) else "give base64:... or a URI"
             raise ParameterError(f"{_describe_value(assignment)}: {mismatch}", hint=hint) from mismatch
+
+
+def make_violation_error(violations: Sequence[Violation]) -> ValidationError:
+    """Return the error of a mutation that breaks rules: it lists the first violations and counts all."""
+    more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+    return ValidationError(f"{violations[0].message}{more}", violations[:MAX_VIOLATIONS])
 
 
 def _repeat(one: Values, count: int) -> Values:
@@ -148,7 +153,7 @@ def _is_misfit(numbers: Values, given: ValueType, target: ValueType) -> npt.NDAr
 def _describe_misfits(
     type_: NodeType | EdgeType, name: str, values: Values, misfits: npt.NDArray[np.int64], ids: Values | None
 ) -> list[Violation]:
-    shown = misfits[:_MAX_VIOLATIONS]
+    shown = misfits[:MAX_VIOLATIONS]
     if not len(shown):
         return []
     declared = replace(type_.properties[name].type, nullable=False)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from omnigraph.arguments import check_calls
-from omnigraph.deadlines import CarriedDeadline, observe
+from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import ParameterError
 from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Schema
@@ -50,7 +50,7 @@ class Transaction:
         self._query_options = query_options or QueryOptions()
         self._catalog = schema.catalog
         self._commit_options = replace(commit_options, schema_ir_hash=schema.hash)
-        self._deadline = CarriedDeadline().deadline
+        self._deadlines = CarriedDeadlines()
         self._calls: list[MutationCall] = []
         self._progress: MutationProgress | None = None
         self.result: MutationResult | None = None
@@ -61,7 +61,7 @@ class Transaction:
         """Run a mutation on top of the changes so far. A mutation that fails leaves no trace."""
         progress = self._require_open()
         call = compile_call(source, self._catalog, name, params)
-        with observe(self._deadline):
+        with self._deadlines.observe():
             self._progress = progress.run_call(self._catalog, call)
         self._calls.append(call)
         affected = self._progress.affected - progress.affected
@@ -75,7 +75,7 @@ class Transaction:
         ``commit`` of the result is the commit that the transaction started from.
         """
         progress = self._require_open()
-        with observe(self._deadline):
+        with self._deadlines.observe():
             return self._query(progress, QueryRequest(source, name, params))
 
     def _query(self, progress: MutationProgress, request: QueryRequest) -> Result:
@@ -94,7 +94,7 @@ class Transaction:
     def __enter__(self) -> Self:
         if self._progress is not None or self.result is not None:
             raise ParameterError("the transaction was already used", hint="call g.transaction() for another one")
-        with observe(self._deadline):
+        with self._deadlines.observe():
             self._commit_options = catch_up(self._manifest, self._commit_options)
         self._progress = MutationProgress(StagingArea(take_basis(self._manifest, self._commit_options)))
         return self
@@ -105,7 +105,7 @@ class Transaction:
         progress, self._progress = self._require_open(), None
         if kind is None:
             operation = MutationOperation(self._catalog, tuple(self._calls), progress)
-            with observe(self._deadline):
+            with self._deadlines.observe():
                 self.result = to_mutation_result(
                     commit_operation(self._manifest, operation, self._commit_options, progress.staging.snapshot)
                 )
