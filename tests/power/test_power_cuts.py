@@ -21,7 +21,7 @@ from tests.selection import daily, sized
 
 pytestmark = pytest.mark.costly
 DAILY: Final = 1
-LONG: Final = sized(60, 400)
+LONG: Final = sized(60, 150)
 SEED: Final = 20260101
 
 LOSSES: Final = {Damage.LOST, Damage.BROKEN, Damage.UNREADABLE, Damage.CANNOT_LIST, Damage.CANNOT_OPEN}
