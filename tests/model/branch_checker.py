@@ -35,6 +35,7 @@ from tests.model.branch_model import (
     U,
     World,
     apply_schema,
+    branch_of,
     build_index,
     clean_up,
     clean_up_beside_readers,
@@ -56,8 +57,8 @@ def writes(branch: str, table: int = T, reads: tuple[int, ...] = ()) -> Make:
     return lambda me, name, rules: write(me, name, branch, table, reads, rules)
 
 
-def applies(kind: str) -> Make:
-    return lambda me, name, rules: apply_schema(me, name, kind, rules)
+def applies(kind: str, *, is_long: bool = False) -> Make:
+    return lambda me, name, rules: apply_schema(me, name, kind, is_long, rules)
 
 
 def creates(kind: str) -> Make:
@@ -102,6 +103,12 @@ def only_main() -> World:
     return main_and_branch()._replace(branches=main_and_branch().branches[:1])
 
 
+def one_commit() -> World:
+    """Main with a single commit, which has one row in T."""
+    only = Commit("c0", (Pin("main", 1), Pin("main", 1)), 0)
+    return world_of({(T, "main", 1): ("r",), (U, "main", 1): ()}, {"main": (only,)})
+
+
 def grown_branch() -> World:
     """A branch of a branch: its T has more versions than main's."""
     first = Commit("c0", (Pin("main", 1), Pin("main", 1)), 0)
@@ -136,7 +143,20 @@ def broken(world: World) -> str | None:
     for name, commit in world.tags:
         if any(stored_at(world, table, pin) is None for table, pin in enumerate(commit.pins)):
             return f"tag {name} cannot be opened"
-    return not_serializable(world)
+    return lost_row(world) or not_serializable(world)
+
+
+def lost_row(world: World) -> str | None:
+    """A row of main that was committed and that nobody took away."""
+    commits = branch_of(world, "main")
+    stored = stored_at(world, T, commits[-1].pins[T])
+    if world.re_created or stored is None:
+        return None
+    inserted = {row for (owner, _), version in world.tables[T] if owner == "main" for row in version.rows}
+    for transaction in world.transactions:
+        if transaction.name in inserted - set(stored.rows):
+            return f"the row of {transaction.name} is lost"
+    return None
 
 
 def not_serializable(world: World) -> str | None:
@@ -278,6 +298,10 @@ def trace_of(came_from: dict, state: tuple) -> list[str]:
 SCENARIOS = (
     Scenario("add beside a writer", (applies("add"), writes("main")), main_and_branch),
     Scenario("add beside a lagging writer", (applies("add"), applies("add"), writes("b")), main_and_branch),
+    Scenario("long change beside a writer", (applies("add", is_long=True), writes("main")), main_and_branch, crashes=1),
+    Scenario("two changes beside a writer", (applies("add"), applies("add"), writes("main")), main_and_branch),
+    Scenario("hard drop beside a new branch", (applies("hard"), creates("branch")), one_commit, crashes=1),
+    Scenario("hard drop beside a new tag", (applies("hard"), creates("tag"), writes("main")), one_commit, crashes=1),
     Scenario("hard drop beside an empty branch", (applies("hard"), writes("b")), main_and_branch, crashes=1),
     Scenario("hard drop beside a branch's data", (applies("hard"), writes("b")), branch_ahead, crashes=1),
     Scenario("hard drop that dies", (applies("hard"), writes("main")), only_main, crashes=1),
@@ -297,17 +321,27 @@ DEEP_SCENARIOS = (
         crashes=1,
     ),
     Scenario("schemas beside a merge", (applies("add"), merges("b"), writes("b"), clean_up), branch_ahead, crashes=1),
+    Scenario(
+        "two hard drops and a branch",
+        (applies("hard"), applies("hard"), creates("branch"), writes("main")),
+        one_commit,
+        crashes=1,
+    ),
     Scenario("re-created twice", (applies("re-create"), applies("re-create"), writes("b"), writes("b")), grown_branch),
 )
 CAUGHT_BY = {
     "empty_versions_stay": "hard drop beside an empty branch",
     "fork_from_own_pin": "re-created beside a grown branch",
     "removal_is_recorded": "hard drop that dies",
+    "removal_before_refs": "hard drop beside a new tag",
     "origin_is_opened": "branch of an old commit",
     "reads_are_compared": "two transactions",
     "adopted_under_refs": "adoption beside cleanup",
     "one_schema_in_catch_up": "add beside a lagging writer",
     "schema_in_basis": "add beside a writer",
+    "prepared_rows_are_compared": "add beside a writer",
+    "refs_are_looked_at_again": "hard drop beside a new branch",
+    "refs_lock_until_published": "hard drop beside a new branch",
     "readers_have_grace": "readers beside cleanup",
     "upkeep_may_wait": "an index beside writers",
 }

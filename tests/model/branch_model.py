@@ -23,11 +23,15 @@ RULES = {
     "empty_versions_stay": "a hard drop removes only versions with rows: an empty one has no values, and somebody may pin it",
     "fork_from_own_pin": "a branch that catches up with a re-created table continues its own version numbers",
     "removal_is_recorded": "the publish of a hard drop records what must go; whoever writes next removes it",
+    "removal_before_refs": "a branch or a tag is created after what a hard drop left is removed, under the same lock",
     "origin_is_opened": "a branch or a tag starts only from versions that are there, checked under the refs lock",
     "reads_are_compared": "what a transaction read is compared at the fence, also for one that only inserts",
     "adopted_under_refs": "a merge that adopts a version holds the refs lock, under which cleanup works, until it is published",
     "one_schema_in_catch_up": "catch-up publishes the schema that it made the tables for",
     "schema_in_basis": "the schema is part of the basis of a write; a writer that was overtaken gets a conflict",
+    "prepared_rows_are_compared": "a schema change checks rows without a lock; if they moved, it prepares again or gives up",
+    "refs_are_looked_at_again": "what a hard drop refuses is looked for again under the locks of its commit",
+    "refs_lock_until_published": "no branch and no tag appears between that look and the publish",
     "readers_have_grace": "cleanup keeps what was the head of a branch a moment ago: somebody may be reading it",
     "upkeep_may_wait": "an index is never built under the lock: it is published for the rows that it covers, or given up",
 }
@@ -107,12 +111,7 @@ def newest_schema(world: World) -> int:
 
 def write(me: int, name: str, branch: str, table: int, reads: tuple[int, ...], rules: Flags) -> Program:
     """Insert one row. ``reads``: the tables that the transaction queried before. committed | conflict | raw error"""
-    if "removal_is_recorded" in rules:
-        pending = yield ("pending",)
-        if pending:
-            yield ("acquire", (REFS,))
-            yield ("remove", "empty_versions_stay" in rules)
-            yield ("release",)
+    yield from finish_removals(rules)
     schema = yield ("schema",)
     seen = yield ("see", branch)
     if branch != "main" and seen.commit.schema != schema:
@@ -141,6 +140,15 @@ def write(me: int, name: str, branch: str, table: int, reads: tuple[int, ...], r
     return done
 
 
+def finish_removals(rules: Flags) -> Generator[tuple[Any, ...], Any, None]:
+    """Remove what a hard drop recorded and did not come to remove."""
+    pending = yield ("pending",)
+    if pending:
+        yield ("acquire", (REFS,))
+        yield ("remove", "empty_versions_stay" in rules)
+        yield ("release",)
+
+
 def catch_up(me: int, name: str, branch: str, schema: int, rules: Flags) -> Program:
     """Bring T of a lagging branch to a schema, in a commit of its own."""
     seen = yield ("see", branch)
@@ -162,18 +170,32 @@ def catch_up(me: int, name: str, branch: str, schema: int, rules: Flags) -> Prog
     return done
 
 
-def apply_schema(me: int, name: str, kind: str, rules: Flags) -> Program:
-    """kind: add (a column), re-create (T is dropped and another T is added), hard (a column and all its values go)."""
-    yield ("acquire", (REFS,))
+def apply_schema(me: int, name: str, kind: str, is_long: bool, rules: Flags) -> Program:
+    """kind: add (a column), re-create (T is dropped and another T is added), hard (a column and all its values go).
+
+    The rows are checked and rewritten without a lock. If they moved meanwhile, a short change prepares again under the
+    locks of its commit; a long one gives up. committed | conflict | refused
+    """
+    yield from finish_removals(rules)
+    basis = yield ("see", "main")
     if kind == "hard":
+        holders = yield ("holders",)
+        if any(holders):
+            return "refused"
+    yield ("acquire", (REFS, "main") if "refs_lock_until_published" in rules else ("main",))
+    if kind == "hard" and "refs_are_looked_at_again" in rules:
         holders = yield ("holders",)
         if any(holders):
             yield ("release",)
             return "refused"
-    yield ("acquire", (REFS, "main"))
     now = yield ("see", "main")
+    if "prepared_rows_are_compared" in rules and now.commit != basis.commit:
+        if is_long:
+            yield ("release",)
+            return "conflict"
+        basis = now
     record = kind == "hard" and "removal_is_recorded" in rules
-    done = yield ("evolve", name, kind, now.commit.schema + 1, record)
+    done = yield ("evolve", name, kind, basis.commit.schema + 1, basis.stored[T].rows, record)
     yield ("release",)
     if kind == "hard" and done == "committed":
         yield ("acquire", (REFS,))
@@ -185,6 +207,8 @@ def apply_schema(me: int, name: str, kind: str, rules: Flags) -> Program:
 def create_ref(me: int, name: str, kind: str, rules: Flags) -> Program:
     """A branch or a tag of the oldest commit of main."""
     yield ("acquire", (REFS,))
+    if "removal_before_refs" in rules:
+        yield ("remove", "empty_versions_stay" in rules)
     origin = yield ("oldest",)
     if "origin_is_opened" in rules and not origin[1]:
         yield ("release",)
@@ -309,10 +333,9 @@ def see(world: World, branch: str) -> Seen:
 
 
 def holders_of(world: World) -> tuple[int, ...]:
-    """The row counts of all versions of T that somebody else than main's head pins and that can be opened."""
-    newest = branch_of(world, "main")[-1].pins[T]
-    pins = {commits[-1].pins[T] for _, commits in world.branches} | {commit.pins[T] for _, commit in world.tags}
-    found = (stored_at(world, T, pin) for pin in sorted(pins - {newest}))
+    """The row counts of the versions of T that other branches or tags show and that can be opened."""
+    pins = {commits[-1].pins[T] for name, commits in world.branches if name != "main"}
+    found = (stored_at(world, T, pin) for pin in sorted(pins | {commit.pins[T] for _, commit in world.tags}))
     return tuple(len(each.rows) for each in found if each is not None)
 
 
@@ -360,12 +383,11 @@ def reshaped(
     return publish(world, branch, Commit(name, (pin, head.pins[U]), claimed)), "committed"
 
 
-def evolved(world: World, name: str, kind: str, schema: int, record: bool) -> tuple[World, str]:
+def evolved(world: World, name: str, kind: str, schema: int, rows: tuple[str, ...], record: bool) -> tuple[World, str]:
+    """T of main as a schema has it, with the rows that were prepared."""
     head = branch_of(world, "main")[-1]
-    old = stored_at(world, T, head.pins[T])
-    assert old is not None
     pin = next_pin("main", head.pins[T])
-    world = stored_with(world, T, pin, Stored(schema, () if kind == "re-create" else old.rows))
+    world = stored_with(world, T, pin, Stored(schema, () if kind == "re-create" else rows))
     world = publish(world, "main", Commit(name, (pin, head.pins[U]), schema))
     if kind == "re-create":
         world = world._replace(re_created=(*world.re_created, schema))
