@@ -121,6 +121,51 @@ def test_the_same_schema_needs_no_step(omnigraph: Command) -> None:
     assert omnigraph("schema", "diff", "old.pg", "old.pg", "--json").json == {"supported": True, "steps": []}
 
 
+QUERIES = """
+query adults($least: I32) { match { $p: Person  $p.age >= $least } return { $p.name } }
+query teams() { match { $p: Person  $p member $t  $t: Team } return { $t.name } }
+query cities() { match { $p: Person } return { $p.city } }
+query never() { match { $p: Persona } return { $p.name } }
+"""
+
+
+@pytest.mark.usefixtures("here")
+def test_diff_names_the_queries_that_would_break(omnigraph: Command) -> None:
+    Path("questions.gq").write_text(QUERIES)
+    answer = omnigraph("schema", "diff", "old.pg", "new.pg", "--queries", "questions.gq")
+    assert answer.code == 1
+    assert "questions.gq:2:52" in answer.out
+    assert "2 queries would break: adults, teams\n" in answer.err
+    assert "1 query did not fit before either: never\n" in answer.err
+
+
+@pytest.mark.usefixtures("here")
+def test_json_of_diff_lists_the_broken_queries(omnigraph: Command) -> None:
+    Path("questions.gq").write_text(QUERIES)
+    answer = omnigraph("schema", "diff", "old.pg", "new.pg", "--queries", "questions.gq", "--json")
+    breaks = cast("list[dict[str, Json]]", answer.json["breaks"])
+    assert [(each["name"], each["new"]) for each in breaks] == [("adults", True), ("teams", True), ("never", False)]
+    assert all(each["file"] == "questions.gq" for each in breaks)
+    assert all(each["problems"] for each in breaks)
+
+
+@pytest.mark.usefixtures("here")
+def test_queries_that_fit_both_schemas_do_not_fail_a_diff(omnigraph: Command) -> None:
+    Path("cities.gq").write_text("query cities() { match { $p: Person } return { $p.city } }")
+    answer = omnigraph("schema", "diff", "old.pg", "new.pg", "--queries", "cities.gq")
+    assert (answer.code, answer.err.splitlines()[-1]) == (0, "0 queries would break")
+
+
+@pytest.mark.usefixtures("here")
+def test_queries_that_cannot_be_parsed_fail_a_diff(omnigraph: Command) -> None:
+    Path("one.gq").write_text("query one() { match }")
+    Path("two.gq").write_text("quer two() {}")
+    answer = omnigraph("schema", "diff", "old.pg", "new.pg", "--queries", "one.gq", "--queries", "two.gq")
+    assert answer.code == 1
+    assert "one.gq:1:21" in answer.err
+    assert "two.gq:1:1" in answer.err
+
+
 @pytest.mark.usefixtures("here")
 def test_diff_reports_the_problems_of_both_schemas(omnigraph: Command) -> None:
     answer = omnigraph("schema", "diff", "broken.pg", "unknown.pg")

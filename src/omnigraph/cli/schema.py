@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -18,7 +19,8 @@ from omnigraph.cli.render.language import (
     SchemaText,
 )
 from omnigraph.cli.session import session_of
-from omnigraph.errors import Problem, SchemaError
+from omnigraph.errors import Problem, QueryError, SchemaError
+from omnigraph.language.query import SYNTAX_CODE, BrokenQuery, find_broken_queries
 from omnigraph.language.schema import SYNTAX, Schema, parse_schema, plan_migration
 from omnigraph.language.source import Source
 
@@ -29,6 +31,16 @@ NewSchema: TypeAlias = Annotated[
 ]
 AllowDataLoss: TypeAlias = Annotated[
     bool, typer.Option("--allow-data-loss", help="Drops also delete the dropped data from older versions.")
+]
+
+Queries: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queries",
+        metavar="FILE",
+        help="Say which queries of this file (.gq) would break, and exit with 1 if one does; may be repeated.",
+        show_default=False,
+    ),
 ]
 
 
@@ -89,6 +101,7 @@ def diff(
         bool,
         typer.Option("--allow-data-loss", help="Plan drops that also delete the dropped data from older versions."),
     ] = False,
+    queries: Queries = None,
 ) -> int:
     """Show the migration steps from one schema to another, and what each costs.
 
@@ -96,29 +109,36 @@ def diff(
 
     \b
     Example:
-      omnigraph schema diff evidence.pg evidence_v2.pg
+      omnigraph schema diff evidence.pg evidence_v2.pg --queries questions.gq
     """
-    before, after = parse_schemas(*read_texts([old, new]))
+    old_text, new_text, *query_texts = read_texts([old, new, *(queries or ())])
+    before, after = parse_schemas(old_text, new_text)
     plan = plan_migration(before.ir, after.ir, allow_data_loss=allow_data_loss)
-    session_of(context).output.show(MigrationPreview(plan))
-    return 0
+    breaks = None if queries is None else _find_broken(query_texts, before, after)
+    session_of(context).output.show(MigrationPreview(plan, breaks))
+    return _exit_code_of(breaks)
 
 
 @app.command()
-def plan(context: typer.Context, new: NewSchema, *, allow_data_loss: AllowDataLoss = False) -> int:
+def plan(
+    context: typer.Context, new: NewSchema, *, allow_data_loss: AllowDataLoss = False, queries: Queries = None
+) -> int:
     """Show the migration steps from the current schema to a new one. Nothing is changed.
 
     This is a preview: it exits with 0 even if a step is not supported.
 
     \b
     Example:
-      omnigraph schema plan evidence_v2.pg
+      omnigraph schema plan evidence_v2.pg --queries questions.gq
     """
     session = session_of(context)
+    new_text, *query_texts = read_texts([new, *(queries or ())])
+    (after,) = parse_schemas(new_text)
     with session.open("ro") as graph:
-        found = graph.plan_schema(require_text(*read_texts([new])), allow_data_loss=allow_data_loss)
-    session.output.show(MigrationPreview(found))
-    return 0
+        found = graph.plan_schema(require_text(new_text), allow_data_loss=allow_data_loss)
+        breaks = None if queries is None else _find_broken(query_texts, graph.schema, after)
+    session.output.show(MigrationPreview(found, breaks))
+    return _exit_code_of(breaks)
 
 
 @app.command()
@@ -166,6 +186,27 @@ def show(context: typer.Context, at: At = None) -> int:
     with session.open("ro") as graph:
         session.output.show(SchemaText(graph.schema if at is None else graph.schema_at(at)))
     return 0
+
+
+def _find_broken(texts: Iterable[Source | Problem], old: Schema, new: Schema) -> list[BrokenQuery]:
+    """Return the queries that do not fit the new schema; one error lists all texts that cannot be parsed."""
+    broken: list[BrokenQuery] = []
+    problems: list[Problem] = []
+    for text in texts:
+        if isinstance(text, Problem):
+            problems.append(replace(text, code=SYNTAX_CODE))
+            continue
+        try:
+            broken += find_broken_queries(text, old.catalog, new.catalog)
+        except QueryError as error:
+            problems += error.problems
+    if problems:
+        raise QueryError(problems)
+    return broken
+
+
+def _exit_code_of(breaks: Sequence[BrokenQuery] | None) -> int:
+    return 1 if any(broken.is_new for broken in breaks or ()) else 0
 
 
 def parse_schemas(*texts: Source | Problem) -> list[Schema]:

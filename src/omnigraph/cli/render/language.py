@@ -13,7 +13,7 @@ from omnigraph.cli.render.migration import describe_step
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, draw_problem, pluralize
 from omnigraph.errors import Json, Problem
-from omnigraph.language.query import LintReport, Severity
+from omnigraph.language.query import BrokenQuery, LintReport, Severity
 from omnigraph.language.schema import MigrationPlan, Tier, UnsupportedChange
 
 if TYPE_CHECKING:
@@ -166,16 +166,33 @@ class FormatResults(CommandResult):
 
 @dataclass(frozen=True, slots=True)
 class MigrationPreview(CommandResult):
-    """The steps from one schema to another."""
+    """The steps from one schema to another, and the queries that no longer fit, if some were given."""
 
     plan: MigrationPlan
+    breaks: Sequence[BrokenQuery] | None = None
 
     def to_json(self) -> Mapping[str, Json]:
-        """The plan as it is."""
-        return self.plan.to_json()
+        """The plan as it is; ``breaks`` only if queries were given."""
+        if self.breaks is None:
+            return self.plan.to_json()
+        return {**self.plan.to_json(), "breaks": [broken.to_json() for broken in self.breaks]}
 
     def draw(self, page: Page) -> None:
-        """One line per step: its tier and what it does."""
+        """One line per step: its tier and what it does. Then each problem of a query that no longer fits."""
+        self._draw_steps(page)
+        if self.breaks is not None:
+            self._draw_breaks(page, self.breaks)
+
+    def _draw_breaks(self, page: Page, breaks: Sequence[BrokenQuery]) -> None:
+        for broken in breaks:
+            for problem in broken.problems:
+                page.print(draw_problem(problem, _COLOURS[Severity.ERROR if broken.is_new else Severity.WARNING]))
+        new = [broken.name for broken in breaks if broken.is_new]
+        page.say(f"{pluralize(len(new), 'query', 'queries')} would break{_list_names(new)}")
+        if before := [broken.name for broken in breaks if not broken.is_new]:
+            page.say(f"{pluralize(len(before), 'query', 'queries')} did not fit before either{_list_names(before)}")
+
+    def _draw_steps(self, page: Page) -> None:
         steps = self.plan.steps
         for step in steps:
             tier, colour = (
@@ -188,6 +205,10 @@ class MigrationPreview(CommandResult):
             page.say(f"{pluralize(len(steps), 'step')}, all supported")
         else:
             page.say(f"{pluralize(len(steps), 'step')}, {len(self.plan.unsupported)} not supported")
+
+
+def _list_names(names: Sequence[str]) -> str:
+    return f": {', '.join(names)}" if names else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from omnigraph.language.query.ast import (
     QueryDocument,
     TextFunction,
 )
+from omnigraph.language.query.broken_queries import BrokenQuery, find_broken_queries
 from omnigraph.language.query.check import check_query
 from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
@@ -93,6 +94,7 @@ __all__ = [
     "ArithmeticOperator",
     "AssignedValue",
     "Block",
+    "BrokenQuery",
     "Call",
     "Choose",
     "ColumnValue",
@@ -145,6 +147,7 @@ __all__ = [
     "Vocabulary",
     "compile_query",
     "explain",
+    "find_broken_queries",
     "find_query",
     "format_queries",
     "lint_queries",
