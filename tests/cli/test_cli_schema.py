@@ -198,6 +198,14 @@ def test_plan_shows_the_steps_and_changes_nothing(omnigraph: Command) -> None:
 
 
 @pytest.mark.usefixtures("people")
+def test_plan_names_the_queries_that_would_break(omnigraph: Command) -> None:
+    Path("questions.gq").write_text(QUERIES)
+    answer = omnigraph("schema", "plan", "new.pg", "--queries", "questions.gq", *GRAPH)
+    assert answer.code == 1
+    assert "2 queries would break: adults, teams\n" in answer.err
+
+
+@pytest.mark.usefixtures("people")
 def test_apply_says_what_it_did_and_show_tells_the_past(omnigraph: Command) -> None:
     applied = omnigraph("schema", "apply", "later.pg", "--json", "-m", "wider", *GRAPH).json
     assert (applied["applied"], len(cast("list[Json]", applied["steps"]))) == (True, 2)

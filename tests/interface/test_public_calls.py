@@ -140,7 +140,7 @@ def test_random_calls(template: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     chance = random.Random(f"{state} {seed}")  # noqa: S311  repeatable
     commits = [commit.id for commit in omnigraph.open(template, "ro").commits("child")]
     ended = check_calls(fresh_copy(template), state, draw_calls(chance, commits, CALLS_IN_ONE_GRAPH))
-    assert len(set(ended)) > 2
+    assert len(set(ended)) > 1
 
 
 def test_every_parameter_of_every_verb_is_drawn() -> None:
