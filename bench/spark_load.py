@@ -18,8 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
-import resource
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -37,6 +35,7 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.storage.columns import column_of
 from omnigraph.write.row_values import generate_ids
+from peaks import peak_mb, peak_mb_of_children
 from publish import Promise, milliseconds
 from spark_rows import COLUMNS, SCHEMA, Size, write_files
 
@@ -150,7 +149,7 @@ def write_raw(folder: Path, size: Size) -> Cost:
 def measure_on_spark(folder: Path, size: Size, formats: tuple[Format, ...], rounds: int, *, peers: bool) -> OnSpark:
     """Load from each format, and with peers write plain Parquet from it in turns, and load one in a hundred anew."""
     spark = _started(folder)
-    before, worker_mb, graph_mb = _peak_mb(), 0, 0
+    before, worker_mb, graph_mb = peak_mb(), 0, 0
     costs: list[Cost] = []
     for format_ in formats:
         frames = frames_of(spark, folder, format_)
@@ -163,13 +162,13 @@ def measure_on_spark(folder: Path, size: Size, formats: tuple[Format, ...], roun
         for _ in range(rounds):
             for way, work in ways.items():
                 taken[way].append(_taken(folder, work, graph=way.startswith("load")))
-                worker_mb = max(worker_mb, _largest_worker_mb())
+                worker_mb = max(worker_mb, peak_mb_of_children().python)
         costs += [Cost(way, size.rows, median(times)) for way, times in taken.items()]
     if peers:
         changed, graph_mb = _of_changes(folder, spark, size)
         costs += changed
     spark.stop()
-    return OnSpark(tuple(costs), before, _peak_mb(), worker_mb, graph_mb)
+    return OnSpark(tuple(costs), before, peak_mb(), worker_mb, graph_mb)
 
 
 def _started(folder: Path) -> SparkSession:
@@ -207,31 +206,6 @@ def _of_changes(folder: Path, spark: SparkSession, size: Size) -> tuple[list[Cos
     costs += [milliseconds(lambda: graph.spark().ensure_indexes()) / 1000]
     shutil.rmtree(target)
     return [Cost("upsert of 1 %", rows[0], costs[0]), Cost("indexes of ids and ends", size.rows, costs[1])], graph_mb
-
-
-def _largest_worker_mb() -> int:
-    """The largest that a process which this one started ever was, Java apart; 0 where the system does not tell."""
-    parents, sizes = dict[int, int](), dict[int, int]()
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-        except OSError:
-            # It ended while it was looked at.
-            continue
-        number = int(process.name)
-        parents[number] = int(status["PPid"])
-        sizes[number] = 0 if "java" in status["Name"] else int(status.get("VmHWM", "0 kB").split()[0]) // 1024
-    ours = {os.getpid()}
-    for _ in range(len(parents)):
-        more = {number for number, parent in parents.items() if parent in ours} - ours
-        if not more:
-            break
-        ours |= more
-    return max((sizes[number] for number in ours - {os.getpid()}), default=0)
-
-
-def _peak_mb() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 @dataclass(frozen=True, slots=True)

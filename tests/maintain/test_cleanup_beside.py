@@ -230,9 +230,23 @@ def test_a_reader_whose_files_go_is_told_what_happened(ports: Graph) -> None:
             read()
 
 
+def test_a_reader_beside_cleanup_that_took_files_and_not_yet_the_version_is_told_what_happened(ports: Graph) -> None:
+    """Lance removes the files of a version before the version itself, and may die between the two."""
+    old = ports.snapshot().table("Port")
+    files = old.list_files()
+    remove(ports, "p00")
+    ports.optimize()
+    for name in files - ports.snapshot().table("Port").list_files():
+        Path(old.uri, name).unlink()
+    with pytest.raises(HistoryGone, match="removed while it was read"):
+        old.scan().read_all()
+
+
 def test_a_lost_file_is_not_blamed_on_cleanup(ports: Graph) -> None:
     table = ports.snapshot().table("Port")
+    add(ports, "newer")
     for file in Path(table.uri, "data").iterdir():
         file.unlink()
-    with pytest.raises(StorageError, match="Not found"):
-        table.scan().read_all()
+    for each in (table, ports.snapshot().table("Port")):
+        with pytest.raises(StorageError, match="Not found"):
+            each.scan().read_all()

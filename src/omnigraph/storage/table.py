@@ -22,6 +22,8 @@ from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 from omnigraph.storage.lance_internals import (
     BranchRef,
     RefsMoved,
+    data_paths,
+    find_missing_file,
     has_version_file,
     is_inside,
     list_version_numbers,
@@ -155,14 +157,29 @@ class Table:
             with translate_errors(self.subject):
                 yield
         except StorageError as error:
-            with suppress(NotFound, HistoryGone):
-                _open(self.uri, self.branch, self.version, self.access)
-                # The version is there, so its files should be too.
+            if not self._was_removed(find_missing_file(error)):
                 raise
             raise HistoryGone(
                 f"{self.subject}: version {self.version} was removed while it was read, by cleanup or with its branch",
                 hint="read a newer commit; a tag or a branch keeps a commit from cleanup",
             ) from error
+
+    def _was_removed(self, missing: str | None) -> bool:
+        """Return whether cleanup took this version: it is gone, or a file of it that the newest one does not need."""
+        try:
+            _open(self.uri, self.branch, self.version, self.access)
+            newest = _open(self.uri, self.branch, None, self.access)
+        except (NotFound, HistoryGone):
+            return True
+        # Lance removes the files of a version first, and then the version.
+        return missing is not None and newest.version > self.version and missing not in newest.list_files()
+
+    def list_files(self) -> set[str]:
+        """Return the data and deletion files of the fragments, as paths below the table. Large blobs are left out."""
+        fragments = self.dataset.get_fragments()
+        deletions = (fragment.deletion_file() for fragment in fragments)
+        rows = (data_paths(file.path)[0] for fragment in fragments for file in fragment.data_files())
+        return {*rows, *(path for path in deletions if path is not None)}
 
     def scan(
         self,

@@ -31,7 +31,6 @@ from omnigraph.storage.lance_internals import (
     TABLE_FOLDERS,
     HeadMoved,
     branch_ref_path,
-    data_paths,
     list_commit_files,
     reshape_schema,
     translate_errors,
@@ -384,17 +383,9 @@ def note_version(table: Table) -> None:
 def _note_changed(before: Table, after: Table) -> Table:
     """Note what an inline write made: its transaction could only be read, so the fragments are compared."""
     if after.access.barrier is not None:
-        written = _list_own_files(after) - _list_own_files(before)
+        written = after.list_files() - before.list_files()
         _note(after, branch_uri(after.uri, after.branch), [version_path(after.version), *written])
     return after
-
-
-def _list_own_files(table: Table) -> set[str]:
-    """Return the data and deletion files of the fragments. Tables that are written inline have no large blobs."""
-    fragments = table.dataset.get_fragments()
-    deletions = (fragment.deletion_file() for fragment in fragments)
-    rows = (data_paths(file.path)[0] for fragment in fragments for file in fragment.data_files())
-    return {*rows, *(path for path in deletions if path is not None)}
 
 
 def _note(table: Table, folder: str, paths: Iterable[str | None]) -> None:

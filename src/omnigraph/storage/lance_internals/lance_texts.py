@@ -80,10 +80,17 @@ def translate_error(error: Exception, subject: str) -> Exception:
     return StorageError(f"{subject}: {text}")
 
 
+def find_missing_file(error: Exception) -> str | None:
+    """Return the file that an error says is not there, as a path below its table."""
+    found = _MISSING_FILE.search(str(error))
+    return None if found is None else found.group(1)
+
+
 def _strip_rust_locations(error: BaseException) -> str:
     return _RUST_PLACE.sub("", str(error)).strip()
 
 
+_MISSING_FILE = re.compile(r"Not found: \S*/(data/[^\s/]+\.lance|_deletions/[^\s/,]+)")
 _RUST_PLACE = re.compile(r",?\s*(?:location:\s*)?/[^\s,]*\.rs:\d+:\d+")
 
 

@@ -1,0 +1,49 @@
+"""How large processes became: this one, the Java that it started, and the Python processes that Spark started.
+
+from peaks import peak_mb, peak_mb_of_children
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPeaks:
+    """The largest resident sizes in MB that the processes below this one had; 0 if the system does not tell."""
+
+    java: int
+    python: int
+
+
+def peak_mb() -> int:
+    """The largest resident size of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def peak_mb_of_children() -> ChildPeaks:
+    """Look at all processes below this one."""
+    parents, java, python = dict[int, int](), dict[int, int](), dict[int, int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+        except OSError:
+            # It ended while it was looked at.
+            continue
+        number = int(process.name)
+        parents[number] = int(status["PPid"])
+        sizes = java if "java" in status["Name"] else python
+        sizes[number] = int(status.get("VmHWM", "0 kB").split()[0]) // 1024
+    ours = _descendants_of(os.getpid(), parents)
+    return ChildPeaks(*(max((sizes[each] for each in ours & sizes.keys()), default=0) for sizes in (java, python)))
+
+
+def _descendants_of(root: int, parents: dict[int, int]) -> set[int]:
+    found, reached = set[int](), {root}
+    while reached:
+        reached = {number for number, parent in parents.items() if parent in reached} - found
+        found |= reached
+    return found
