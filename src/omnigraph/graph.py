@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from omnigraph import analytics
+    from omnigraph.analytics import GraphProjection
     from omnigraph.maintain import cleanup, optimize, repair, verify
     from omnigraph.maintain.cleanup import Cleaned
     from omnigraph.maintain.optimize import Optimized
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from omnigraph.write.mutation import MutationResult
 else:
     # Most processes use a few verbs: the rooms of the others need not be imported.
+    analytics = LateModule("omnigraph.analytics")
     cleanup = LateModule("omnigraph.maintain.cleanup")
     optimize = LateModule("omnigraph.maintain.optimize")
     repair = LateModule("omnigraph.maintain.repair")
@@ -561,6 +564,11 @@ class Graph:
         """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL."""
         chosen = rows.plan_export(*self._read(branch, at), types)
         return rows.export_lines(chosen, format) if target is None else rows.export_to(chosen, target, format)
+
+    @property
+    def analytics(self) -> GraphProjection:
+        """Algorithms over the graph: all types on main, or what ``project`` chooses."""
+        return analytics.project_all(self._manifest, self.timeout)
 
     def spark(self, session: SparkSession | None = None) -> SparkGraph:
         """Return the graph as Spark works on it: in the given session, the running one, or a new one."""

@@ -37,6 +37,7 @@ COMMANDS = {
     "load": Entry("load", "load", "Load files as one commit, all or nothing."),
     "query": Entry("query", "query", "Run a query on one snapshot of the graph."),
     "mutate": Entry("query", "mutate", "Run an insert, update or delete as one commit."),
+    "analyze": Entry("analyze", "analyze", "Run an algorithm over the graph: ranks, components, distances."),
     "export": Entry("export", "export", "Export the graph, or some types, as JSONL."),
     "index": Entry("upkeep", "index", "Build the indexes that the schema declares."),
     "diff": Entry("changes", "diff", "Show what changed from A to B."),

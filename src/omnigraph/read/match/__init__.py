@@ -6,11 +6,16 @@ from omnigraph.read.match.join import find_join_comparison
 from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
 from omnigraph.read.match.scan_nodes import describe_scan_access, finds_by_id, split_predicates
 from omnigraph.read.match.strategy import describe_edge_access, edge_walk_of
+from omnigraph.read.match.topology import Adjacency, EdgeEnds, EdgeEndsKey, build_adjacency, load_edge_ends
 
 __all__ = [
+    "Adjacency",
+    "EdgeEnds",
+    "EdgeEndsKey",
     "Leaf",
     "StepPlan",
     "Variables",
+    "build_adjacency",
     "build_spine",
     "count_by_position",
     "describe_edge_access",
@@ -19,6 +24,7 @@ __all__ = [
     "execute_match",
     "find_join_comparison",
     "finds_by_id",
+    "load_edge_ends",
     "needed_variables",
     "split_predicates",
     "stream_match",

@@ -120,6 +120,12 @@ def load_adjacency(
     return cache.get_or_make(AdjacencyKey(tables.key, direction, distinct), make, lambda made: made.nbytes)
 
 
+def load_edge_ends(snapshot: Snapshot, edge: EdgeType, catalog: Catalog, cache: Cache) -> tuple[EdgeEndsKey, EdgeEnds]:
+    """Return the positions of both ends of each edge, and the key of the three tables that they are derived from."""
+    tables = _open_tables(snapshot, edge, catalog, cache)
+    return tables.key, _load_ends(tables, snapshot, edge, cache)
+
+
 @dataclass(frozen=True, slots=True)
 class UnionKey:
     """The cache key of the union of several adjacencies."""
@@ -255,7 +261,7 @@ def _remove_parallel_edges(indptr: CompactPositions, neighbours: CompactPosition
 
 
 @dataclass(frozen=True, slots=True)
-class _EdgeEnds:
+class EdgeEnds:
     """The position of the source and the destination of each edge, in table order."""
 
     sources: CompactPositions
@@ -263,33 +269,34 @@ class _EdgeEnds:
 
     @property
     def nbytes(self) -> int:
+        """The bytes of both arrays."""
         return self.sources.nbytes + self.destinations.nbytes
 
 
-def _load_ends(tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, cache: Cache) -> _EdgeEnds:
-    def make() -> _EdgeEnds:
+def _load_ends(tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, cache: Cache) -> EdgeEnds:
+    def make() -> EdgeEnds:
         older, since = _find_older_ends(tables, cache)
         blocks = [older, *_read_ends(tables, snapshot, edge, since)]
         if len(blocks) == 1:
             return older
         sources = np.concatenate([block.sources for block in blocks])
-        return _EdgeEnds(sources, np.concatenate([block.destinations for block in blocks]))
+        return EdgeEnds(sources, np.concatenate([block.destinations for block in blocks]))
 
     return cache.get_or_make(tables.key, make, lambda made: made.nbytes)
 
 
-def _find_older_ends(tables: _TopologyTables, cache: Cache) -> tuple[_EdgeEnds, TableContents | None]:
+def _find_older_ends(tables: _TopologyTables, cache: Cache) -> tuple[EdgeEnds, TableContents | None]:
     """Find the ends of the largest cached version that this one extends, and the contents of that version."""
     keys = [key for key in cache.all_keys() if isinstance(key, EdgeEndsKey) and tables.edges.extends(key.edges)]
     for key in sorted(keys, key=lambda key: key.edges.num_rows, reverse=True):
-        ends = cast("_EdgeEnds | None", cache.peek(key))
+        ends = cast("EdgeEnds | None", cache.peek(key))
         if ends is not None:
             sources = _translate_positions(ends.sources, key.sources, tables.sources)
             destinations = _translate_positions(ends.destinations, key.destinations, tables.destinations)
             if sources is not None and destinations is not None:
-                return _EdgeEnds(sources, destinations), key.edges
+                return EdgeEnds(sources, destinations), key.edges
     nothing = np.zeros(0, np.int32)
-    return _EdgeEnds(nothing, nothing), None
+    return EdgeEnds(nothing, nothing), None
 
 
 def _translate_positions(
@@ -307,7 +314,7 @@ def _translate_positions(
 
 def _read_ends(
     tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, since: TableContents | None
-) -> Iterator[_EdgeEnds]:
+) -> Iterator[EdgeEnds]:
     if tables.edges.num_rows == (0 if since is None else since.num_rows):
         return
     after = None if since is None else since.newest_fragment
@@ -317,7 +324,7 @@ def _read_ends(
         with ThreadPoolExecutor(2) as threads:
             sources = threads.submit(_locate_nodes, tables.sources, rows, "src", edge)
             destinations = threads.submit(_locate_nodes, tables.destinations, rows, "dst", edge)
-            yield _EdgeEnds(sources.result(), destinations.result())
+            yield EdgeEnds(sources.result(), destinations.result())
 
 
 def _combine_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

@@ -5,7 +5,7 @@ from omnigraph.read.rows.export import ExportResult, Format, Target, export_line
 from omnigraph.read.rows.export_files import create_file
 from omnigraph.read.rows.neighbors import Direction, find_neighbors
 from omnigraph.read.rows.public_values import to_json_rows, to_public_batch, to_public_schema, to_python_rows
-from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, scan_edges, scan_nodes
+from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
 from omnigraph.read.rows.stored_blobs import (
     EXTERNAL_BLOB,
     INLINE_PREFIX,
@@ -72,6 +72,7 @@ __all__ = [
     "require_node_type",
     "require_package",
     "require_type",
+    "resolve_id",
     "scan_edges",
     "scan_nodes",
     "split_by_bytes",

@@ -1,0 +1,54 @@
+"""Weakly and strongly connected components, named after their smallest node, and cores."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from omnigraph.analytics.blocks import NumberedGraph
+from omnigraph.analytics.neighbourhoods import list_simple_neighbours
+from omnigraph.analytics.sparse import label_components
+from omnigraph.deadlines import check_deadline
+from omnigraph.read.frames import Positions
+
+
+def find_components(graph: NumberedGraph, connection: Literal["weak", "strong"]) -> Positions:
+    """Return for each node the smallest node of its component."""
+    check_deadline()
+    if not graph.num_nodes:
+        return np.zeros(0, np.int64)
+    edges = graph.outgoing if connection == "weak" else graph.distinct
+    count, labels = label_components(edges.structure, connection)
+    check_deadline()
+    smallest = np.empty(count, np.int64)
+    # The last of several assignments wins: from the largest node down, the smallest of each component.
+    smallest[labels[::-1]] = np.arange(graph.num_nodes - 1, -1, -1)
+    return smallest[labels]
+
+
+def compute_cores(graph: NumberedGraph) -> Positions:
+    """Return the core number of each node: the largest k such that it is in a subgraph of nodes of degree k or more.
+
+    Directions, loops and parallel edges do not count. Nodes of the smallest degree are peeled off, round by round.
+    """
+    simple = list_simple_neighbours(graph)
+    degrees = np.diff(simple.indptr).astype(np.int64)
+    cores = np.zeros(graph.num_nodes, np.int64)
+    is_left = np.ones(graph.num_nodes, np.bool_)
+    left = np.arange(graph.num_nodes)
+    level = 0
+    while len(left):
+        level = max(level, int(degrees[left].min()))
+        peeled = left[degrees[left] <= level]
+        while len(peeled):
+            check_deadline()
+            cores[peeled] = level
+            is_left[peeled] = False
+            touched = simple.gather(peeled)
+            touched = touched[is_left[touched]]
+            distinct, counts = np.unique(touched, return_counts=True)
+            degrees[distinct] -= counts
+            peeled = distinct[degrees[distinct] <= level].astype(np.int64)
+        left = left[is_left[left]]
+    return cores

@@ -1,0 +1,256 @@
+"""Read a projection of a snapshot into arrays: nodes numbered by type and id, edges between the numbers.
+
+The positions of the ends of edges are those that queries use, from the cache. Without filters the projected arrays are
+kept there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.analytics.blocks import NumberedGraph
+from omnigraph.analytics.projection_spec import ProjectedEdges, ProjectionPlan
+from omnigraph.analytics.sparse import Numbers
+from omnigraph.deadlines import check_deadline
+from omnigraph.errors import NotFound, ParameterError, Unsupported
+from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.frames import (
+    Cache,
+    CompactPositions,
+    FullTable,
+    Positions,
+    TableContents,
+    open_full_table,
+    shared_cache,
+)
+from omnigraph.read.match import EdgeEndsKey, load_edge_ends
+from omnigraph.read.rows import Key, resolve_id
+from omnigraph.storage.columns import Values, compute, to_bool_array
+from omnigraph.storage.filters import Condition
+
+LARGEST: Final = 2**31 - 1
+"""Positions have 32 bits."""
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True)
+class ProjectedNodes:
+    """The nodes of one type in a projection. ``order`` has their rows in the table, sorted by id."""
+
+    type: NodeType
+    table: FullTable
+    order: Positions
+    first: int
+    """The number of the first of them; the others follow."""
+
+    @cached_property
+    def ids(self) -> Values:
+        """The ids, in the order of the numbers."""
+        return self.table.load_column("id").take(self.order)
+
+    def number_rows(self) -> CompactPositions:
+        """Return the number of each row of the table, -1 for one that is not in the projection."""
+        numbers = np.full(len(self.table), -1, np.int32)
+        numbers[self.order] = np.arange(self.first, self.first + len(self.order), dtype=np.int32)
+        return numbers
+
+
+@dataclass(frozen=True)
+class ProjectedGraph:
+    """A projection as arrays, and what the numbers of its nodes stand for."""
+
+    nodes: tuple[ProjectedNodes, ...]
+    graph: NumberedGraph
+
+    @cached_property
+    def types(self) -> pa.StringArray:
+        """The type of each node."""
+        parts = [pa.repeat(part.type.name, len(part.order)) for part in self.nodes]
+        return pa.concat_arrays([pa.array([], pa.string()), *parts])
+
+    @cached_property
+    def ids(self) -> Values:
+        """The id of each node."""
+        parts = [part.ids for part in self.nodes]
+        kind = pa.large_string() if any(pa.types.is_large_string(part.type) for part in parts) else pa.string()
+        return pa.concat_arrays([cast("Values", pa.array([], kind)), *(part.cast(kind) for part in parts)])
+
+    def locate(self, name: str, given: Sequence[object]) -> Positions:
+        """Return the numbers of nodes: ids, or pairs of type and id. ``name`` is that of the parameter."""
+        pairs = [self._resolve(name, each) for each in given]
+        found = np.full(len(pairs), -1, np.int64)
+        for part in self.nodes:
+            mine = [at for at, (node, _) in enumerate(pairs) if node is part.type]
+            ids = pa.array([pairs[at][1] for at in mine], pa.string())
+            rows = part.table.locate(ids)
+            found[mine] = np.where(rows >= 0, part.number_rows()[rows] if len(part.table) else -1, -1)
+        missing = [f"{pairs[at][0].name} '{pairs[at][1]}'" for at in np.flatnonzero(found < 0)]
+        if missing:
+            more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+            raise NotFound(
+                f"{name}: the projection has no {', '.join(missing[:_SHOWN])}{more}",
+                hint="give ids of nodes that the projection has",
+                details={"parameter": name, "missing": list(missing)},
+            )
+        return found
+
+    def _resolve(self, name: str, given: object) -> tuple[NodeType, str]:
+        types = {part.type.name: part.type for part in self.nodes}
+        if isinstance(given, tuple | list):
+            pair = cast("Sequence[object]", given)
+            if len(pair) == 2 and isinstance(pair[0], str) and pair[0] in types:
+                node = types[pair[0]]
+                return node, resolve_id(node, cast(Key, pair[1]))
+        elif len(types) == 1:
+            (node,) = types.values()
+            return node, resolve_id(node, cast(Key, given))
+        first = next(iter(types))
+        raise ParameterError(
+            f"{name} holds {given!r}",
+            hint=f'give a type and an id, such as ("{first}", "a"): types are {", ".join(types)}',
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionKey:
+    """The cache key of a projection without filters."""
+
+    nodes: tuple[TableContents, ...]
+    edges: tuple[EdgeEndsKey, ...]
+    directions: tuple[str, ...]
+    weight: str | None
+
+
+def load_projection(snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) -> ProjectedGraph:
+    """Read a projection, or find its arrays in the cache."""
+    cache = shared_cache()
+    nodes = _number_nodes(snapshot, plan, cache)
+    keys = [load_edge_ends(snapshot, edges.type, catalog, cache)[0] for edges in plan.edges]
+
+    def make() -> NumberedGraph:
+        return _read_edges(snapshot, catalog, plan, nodes, cache)
+
+    if plan.has_filters:
+        return ProjectedGraph(nodes, make())
+    contents = tuple(part.table.contents for part in nodes)
+    directions = tuple(edges.direction for edges in plan.edges)
+    key = ProjectionKey(contents, tuple(keys), directions, plan.weight)
+    return ProjectedGraph(nodes, cache.get_or_make(key, make, lambda made: made.nbytes))
+
+
+def _number_nodes(snapshot: Snapshot, plan: ProjectionPlan, cache: Cache) -> tuple[ProjectedNodes, ...]:
+    parts: list[ProjectedNodes] = []
+    first = 0
+    for node, conditions in plan.nodes:
+        check_deadline()
+        table = open_full_table(snapshot, node.table_key, node, cache)
+        refuse_beyond(first + len(table), "nodes")
+        order = np.argsort(table.rank_ids()) if len(table) else np.zeros(0, np.int64)
+        if conditions:
+            order = order[evaluate_conditions(table, conditions)[order]]
+        parts.append(ProjectedNodes(node, table, order, first))
+        first += len(order)
+    return tuple(parts)
+
+
+def refuse_beyond(count: int, what: str) -> None:
+    """Refuse a projection with more nodes or edges than positions can count."""
+    if count > LARGEST:
+        raise Unsupported(
+            f"the projection has {count:,} {what}; at most {LARGEST:,} can be numbered",
+            hint="name fewer types, or give filters",
+        )
+
+
+def evaluate_conditions(table: FullTable, conditions: Iterable[Condition]) -> npt.NDArray[np.bool_]:
+    """Return for each row of a table whether it satisfies all conditions."""
+    mask = np.ones(len(table), np.bool_)
+    for condition in conditions:
+        check_deadline()
+        rows = pa.table({column: table.load_column(column) for column in condition.columns})
+        found = cast("Values | pa.ChunkedArray[pa.BooleanScalar]", condition.evaluate(rows))
+        chunks = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        mask &= to_bool_array(cast("Values", chunks))
+    return mask
+
+
+# --------------------------------------------------------------------------------------------- edges
+
+
+def _read_edges(
+    snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan, nodes: Sequence[ProjectedNodes], cache: Cache
+) -> NumberedGraph:
+    numbers = {part.type.name: part.number_rows() for part in nodes}
+    parts = [_read_edge_type(snapshot, catalog, edges, plan.weight, numbers, cache) for edges in plan.edges]
+    refuse_beyond(sum(len(begins) for begins, _, _ in parts), "edges")
+    count = nodes[-1].first + len(nodes[-1].order) if nodes else 0
+    weights = None if plan.weight is None else np.concatenate([np.zeros(0), *(part for _, _, part in parts)])
+    return NumberedGraph(
+        count,
+        np.concatenate([np.zeros(0, np.int32), *(part for part, _, _ in parts)]),
+        np.concatenate([np.zeros(0, np.int32), *(part for _, part, _ in parts)]),
+        weights,
+    )
+
+
+def _read_edge_type(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    edges: ProjectedEdges,
+    weight: str | None,
+    numbers: Mapping[str, CompactPositions],
+    cache: Cache,
+) -> tuple[CompactPositions, CompactPositions, Numbers]:
+    """Return the begin, the end and the weight of each hop along the edges of one type."""
+    check_deadline()
+    edge = edges.type
+    _, ends = load_edge_ends(snapshot, edge, catalog, cache)
+    begins, finishes = numbers[edge.from_type][ends.sources], numbers[edge.to_type][ends.destinations]
+    table = open_full_table(snapshot, edge.table_key, edge, cache)
+    kept = (begins >= 0) & (finishes >= 0)
+    if edges.conditions:
+        kept &= evaluate_conditions(table, edges.conditions)
+    rows = np.flatnonzero(kept)
+    begins, finishes = begins[rows], finishes[rows]
+    weights = np.zeros(0) if weight is None else read_weights(table, edge, weight, rows)
+    match edges.direction:
+        case "out":
+            return begins, finishes, weights
+        case "in":
+            return finishes, begins, weights
+        case "both":
+            # A loop is one hop, as in a query.
+            back = np.flatnonzero(begins != finishes)
+            return (
+                np.concatenate([begins, finishes[back]]),
+                np.concatenate([finishes, begins[back]]),
+                weights if weight is None else np.concatenate([weights, weights[back]]),
+            )
+
+
+def read_weights(table: FullTable, edge: EdgeType, weight: str, rows: Positions) -> Numbers:
+    """Return the weights of some edges. Weights that are null, negative or not finite are refused."""
+    if not len(rows):
+        return np.zeros(0)
+    values = table.load_column(weight).take(rows)
+    numbers = compute("coalesce", values.cast(pa.float64()), pa.scalar(float("nan"))).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+    if len(wrong):
+        shown = wrong[:_SHOWN]
+        ids = cast("list[str]", table.take_ids(rows[shown]).to_pylist())
+        texts = [f"{each} has {value.as_py()}" for each, value in zip(ids, values.take(shown), strict=True)]
+        more = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
+        raise ParameterError(
+            f"{edge.name}.{weight} is no weight for {len(wrong):,} edges: {', '.join(texts)}{more}",
+            hint="weights are numbers that are not null and not negative; leave others out by filters",
+            details={"type": edge.name, "property": weight, "count": len(wrong), "ids": list(ids)},
+        )
+    return numbers

@@ -1,0 +1,288 @@
+"""``graph.analytics``: a part of a graph at a commit, and the algorithms that run on it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.analytics.algorithms import ALGORITHMS
+from omnigraph.analytics.communities import propagate_labels
+from omnigraph.analytics.components import compute_cores, find_components
+from omnigraph.analytics.distances import UNREACHABLE, measure_hops, measure_paths
+from omnigraph.analytics.neighbourhoods import compute_clustering, count_triangles
+from omnigraph.analytics.projected_graph import ProjectedGraph, load_projection
+from omnigraph.analytics.projection_spec import ProjectionPlan, ProjectionSpec, make_spec, plan_projection
+from omnigraph.analytics.ranking import compute_degrees, compute_pagerank
+from omnigraph.analytics.result import AnalyticsResult, Provenance
+from omnigraph.analytics.sparse import Numbers
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import Timeout, check_deadline, observe_timeouts
+from omnigraph.errors import Json, NotFound, ParameterError
+from omnigraph.language.source import suggest_name
+from omnigraph.manifest.contract import load_schema_of
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.references import Reference, take_snapshot
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.frames import Positions
+from omnigraph.read.rows import Filter
+from omnigraph.storage.columns import Values, take_where
+
+NodeReference = str | Mapping[str, object] | Sequence[object] | int
+"""One node by its id or key, where the projection has one node type, or by its type and id; or a list of them."""
+
+
+@observe_timeouts
+@check_calls
+class GraphProjection:
+    """Nodes and edges of some types at a commit. Nothing is read before an algorithm runs.
+
+    ``graph.analytics`` is the projection of all types on main; :meth:`project` chooses others.
+    """
+
+    def __init__(self, manifest: Manifest, spec: ProjectionSpec, timeout: Timeout = None) -> None:
+        self._manifest = manifest
+        self._spec = spec
+        self.timeout = timeout
+
+    def project(
+        self,
+        nodes: Sequence[str] | None = None,
+        edges: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        weight: str | None = None,
+        direction: str = "out",
+        filters: Mapping[str, Filter] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> GraphProjection:
+        """Choose node types, edge types with directions, a property as weight, filters, and a branch or a commit.
+
+        Without ``nodes``, those at the ends of the edges; without ``edges``, all between the nodes. Edges are followed
+        as they point (``"out"``), against it (``"in"``) or both ways; ``edges={"Knows": "both"}`` says it for a type.
+        """
+        spec = make_spec(nodes, edges, weight, direction, filters, branch, at)
+        return GraphProjection(self._manifest, spec, self.timeout)
+
+    # ----------------------------------------------------------------------------------------- algorithms
+
+    def degree(self, *, timeout: Timeout = None) -> AnalyticsResult:
+        """Return how many edges end at each node, and how many begin there. Parallel edges count."""
+        run = self._begin("degree", {})
+        ends, begins = compute_degrees(run.projected.graph)
+        return run.finish(in_degree=ends, out_degree=begins)
+
+    def pagerank(
+        self,
+        *,
+        damping: float = 0.85,
+        iterations: int = 20,
+        tolerance: float | None = None,
+        personalize: NodeReference | None = None,
+        timeout: Timeout = None,
+    ) -> AnalyticsResult:
+        """Return the PageRank of each node, as LDBC Graphalytics defines it: ranks sum to 1.
+
+        There are ``iterations`` rounds; with a tolerance they end when all ranks together change by less. With
+        ``personalize``, jumps lead to these nodes only: a list of nodes, or a mapping of ids to weights.
+        """
+        _check_range("damping", damping, 0, 1)
+        _check_iterations(iterations)
+        if tolerance is not None and not tolerance > 0:
+            raise ParameterError(f"tolerance is {tolerance}", hint="give a number above 0")
+        parameters: dict[str, Json] = {"damping": damping, "iterations": iterations}
+        if tolerance is not None:
+            parameters["tolerance"] = tolerance
+        if personalize is not None:
+            parameters["personalize"] = _to_json(personalize)
+        run = self._begin("pagerank", parameters)
+        teleport = None if personalize is None else _make_teleport(run.projected, personalize)
+        ranks = compute_pagerank(
+            run.projected.graph, damping=damping, iterations=iterations, tolerance=tolerance, teleport=teleport
+        )
+        return run.finish(rank=ranks)
+
+    def wcc(self, *, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the weakly connected component of each node, named after its smallest node."""
+        run = self._begin("wcc", {})
+        return run.finish_groups("component", find_components(run.projected.graph, "weak"))
+
+    def scc(self, *, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the strongly connected component of each node, named after its smallest node."""
+        run = self._begin("scc", {})
+        return run.finish_groups("component", find_components(run.projected.graph, "strong"))
+
+    def label_propagation(self, *, iterations: int = 10, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the community of each node by synchronous label propagation; of equal labels the smallest wins."""
+        _check_iterations(iterations)
+        run = self._begin("label_propagation", {"iterations": iterations})
+        return run.finish_groups("label", propagate_labels(run.projected.graph, iterations))
+
+    def triangles(self, *, timeout: Timeout = None) -> AnalyticsResult:
+        """Return how many triangles each node is part of. Directions, loops and parallel edges do not count."""
+        run = self._begin("triangles", {})
+        return run.finish(triangles=count_triangles(run.projected.graph))
+
+    def clustering(self, *, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the local clustering coefficient of each node, as LDBC Graphalytics defines it."""
+        run = self._begin("clustering", {})
+        return run.finish(coefficient=compute_clustering(run.projected.graph))
+
+    def kcore(self, *, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the core number of each node. Directions, loops and parallel edges do not count."""
+        run = self._begin("kcore", {})
+        return run.finish(core=compute_cores(run.projected.graph))
+
+    def bfs(self, source: NodeReference, *, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the number of hops from the nearest source to each node; null if there is no path."""
+        run = self._begin("bfs", {"source": _to_json(source)})
+        levels = measure_hops(run.projected.graph, run.projected.locate("source", _list_nodes("source", source)))
+        return run.finish(distance=pa.array(levels, mask=levels == UNREACHABLE))
+
+    def shortest_paths(self, source: NodeReference, *, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the weight of the lightest path from the nearest source to each node; null if there is no path.
+
+        Without a weight each edge weighs 1.
+        """
+        run = self._begin("shortest_paths", {"source": _to_json(source)})
+        distances = measure_paths(run.projected.graph, run.projected.locate("source", _list_nodes("source", source)))
+        return run.finish(distance=pa.array(distances, mask=np.isinf(distances)))
+
+    # ----------------------------------------------------------------------------------------- running
+
+    def _begin(self, algorithm: str, parameters: Mapping[str, Json]) -> _AlgorithmRun:
+        """Read the projection at its commit."""
+        snapshot = take_snapshot(self._manifest, self._spec.branch, self._spec.at)
+        catalog = load_schema_of(self._manifest, snapshot.schema_ir_hash).catalog
+        plan = plan_projection(self._spec, catalog)
+        return _AlgorithmRun(algorithm, parameters, snapshot, plan, load_projection(snapshot, catalog, plan))
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        return f"GraphProjection(nodes={spec.nodes}, edges={spec.edges}, branch={spec.branch!r}, at={spec.at!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class _AlgorithmRun:
+    """One run of an algorithm on one snapshot."""
+
+    algorithm: str
+    parameters: Mapping[str, Json]
+    snapshot: Snapshot
+    plan: ProjectionPlan
+    projected: ProjectedGraph
+
+    def finish(self, **columns: Values | Positions | Numbers) -> AnalyticsResult:
+        """Return the result: a row for each node, with these columns."""
+        check_deadline()
+        from importlib.metadata import version
+
+        values = [pa.array(column) if isinstance(column, np.ndarray) else column for column in columns.values()]
+        names = ["type", "id", *columns]
+        assert tuple(names[2:]) == ALGORITHMS[self.algorithm].columns
+        table = pa.table([self.projected.types, self.projected.ids, *values], names=names)
+        provenance = Provenance(self.algorithm, self.parameters, self.plan.to_json(), "local", version("omnigraph"))
+        return AnalyticsResult(provenance, table, branch=self.snapshot.branch, commit=self.snapshot.commit)
+
+    def finish_groups(self, name: str, groups: Positions) -> AnalyticsResult:
+        """Return a result whose values are nodes that stand for groups: their numbers, types and ids."""
+        types, ids = cast("Values", self.projected.types), self.projected.ids
+        columns = {name: groups, f"{name}_type": take_where(types, groups), f"{name}_id": take_where(ids, groups)}
+        return self.finish(**columns)
+
+
+# --------------------------------------------------------------------------------------------- parameters
+
+
+def _check_range(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise ParameterError(f"{name} is {value}", hint=f"give a number from {least} to {most}")
+
+
+def _check_iterations(iterations: int) -> None:
+    if not 0 <= iterations < 2**31:
+        raise ParameterError(f"iterations is {iterations}", hint="give the number of rounds")
+
+
+def _list_nodes(name: str, given: NodeReference) -> list[object]:
+    """Return the nodes that were given: a list is several, anything else is one."""
+    nodes: list[object] = given if isinstance(given, list) else [given]
+    if not nodes:
+        raise ParameterError(f"{name} is an empty list", hint="give at least one node")
+    return nodes
+
+
+def _make_teleport(projected: ProjectedGraph, given: NodeReference) -> Numbers:
+    """Return the probability of each node to be jumped to."""
+    if isinstance(given, Mapping):
+        nodes: list[object] = list(given)
+        weights = [_to_weight(each) for each in given.values()]
+    else:
+        nodes = _list_nodes("personalize", given)
+        weights = [1.0] * len(nodes)
+    teleport = np.zeros(projected.graph.num_nodes)
+    np.add.at(teleport, projected.locate("personalize", nodes), weights)
+    total = float(teleport.sum())
+    if not total > 0:
+        raise ParameterError("the weights of personalize are all 0", hint="give at least one that is above 0")
+    return teleport / total
+
+
+def _to_weight(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return float(value)
+    raise ParameterError(f"personalize has the weight {value!r}", hint="weights are numbers that are not negative")
+
+
+def _to_json(given: object) -> Json:
+    match given:
+        case None | bool() | int() | float() | str():
+            return given
+        case Mapping():
+            return {str(name): _to_json(each) for name, each in cast("Mapping[object, object]", given).items()}
+        case list() | tuple():
+            return [_to_json(each) for each in cast("Sequence[object]", given)]
+        case _:
+            return str(given)
+
+
+def project_all(manifest: Manifest, timeout: Timeout) -> GraphProjection:
+    """Return the projection of all types on main."""
+    return GraphProjection(manifest, ProjectionSpec(), timeout)
+
+
+# --------------------------------------------------------------------------------------------- by name
+
+
+def list_parameters(algorithm: str) -> dict[str, inspect.Parameter]:
+    """Return the parameters of an algorithm, without the timeout that all of them have."""
+    found = inspect.signature(_find_method(algorithm)).parameters
+    return {name: each for name, each in found.items() if name not in ("self", "timeout")}
+
+
+def run_algorithm(projection: GraphProjection, algorithm: str, parameters: Mapping[str, object]) -> AnalyticsResult:
+    """Run the algorithm of a name. All unknown and missing parameters are reported together."""
+    method, known = _find_method(algorithm), list_parameters(algorithm)
+    problems = [f"{algorithm} has no parameter '{name}'" for name in parameters if name not in known]
+    required = [name for name, each in known.items() if each.default is inspect.Parameter.empty]
+    problems += [f"{algorithm} needs the parameter '{name}'" for name in required if name not in parameters]
+    if problems:
+        unknown = next((name for name in parameters if name not in known), "")
+        raise ParameterError(
+            "; ".join(problems),
+            hint=suggest_name(unknown, known, f"parameters of {algorithm}"),
+            details={"problems": list[Json](problems)},
+        )
+    return method(projection, **parameters)
+
+
+def _find_method(algorithm: str) -> Callable[..., AnalyticsResult]:
+    if algorithm not in ALGORITHMS:
+        raise NotFound(f"no algorithm '{algorithm}'", hint=suggest_name(algorithm, ALGORITHMS, "algorithms"))
+    return cast("Callable[..., AnalyticsResult]", getattr(GraphProjection, algorithm))

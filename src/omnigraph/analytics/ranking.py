@@ -1,0 +1,68 @@
+"""Degrees and PageRank."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omnigraph.analytics.blocks import AdjacencyBlock, BlockEngine, State
+from omnigraph.analytics.sparse import Numbers
+from omnigraph.deadlines import check_deadline
+from omnigraph.read.frames import Positions
+
+
+def count_neighbours(block: AdjacencyBlock, state: State) -> State:  # noqa: ARG001  a kernel
+    """Return the number of neighbours of each row; parallel edges count."""
+    return np.diff(block.indptr).astype(np.int64)
+
+
+def sum_weights(block: AdjacencyBlock, state: State) -> State:  # noqa: ARG001  a kernel
+    """Return the sum of the weights of each row."""
+    return block.matrix @ np.ones(block.num_nodes)
+
+
+def sum_neighbours(block: AdjacencyBlock, state: State) -> State:
+    """Return the weighted sum of the values of the neighbours of each row."""
+    return block.matrix @ state
+
+
+def compute_degrees(engine: BlockEngine) -> tuple[Positions, Positions]:
+    """Return how many edges end at each node, and how many begin there."""
+    nothing = np.zeros(0)
+    return (
+        engine.map_rows("incoming", count_neighbours, nothing).astype(np.int64),
+        engine.map_rows("outgoing", count_neighbours, nothing).astype(np.int64),
+    )
+
+
+def compute_pagerank(
+    engine: BlockEngine,
+    *,
+    damping: float,
+    iterations: int,
+    tolerance: float | None,
+    teleport: Numbers | None,
+) -> Numbers:
+    """Return the PageRank of each node as LDBC Graphalytics defines it.
+
+    ``teleport`` has the probability of each node to be jumped to; without it, all are equal. Where no edge leads on,
+    the rank is spread by the same probabilities.
+    """
+    count = engine.num_nodes
+    if not count:
+        return np.zeros(0)
+    jumps: Numbers = np.full(count, 1 / count) if teleport is None else teleport
+    weights = engine.map_rows("outgoing", sum_weights, np.zeros(0))
+    is_dangling = weights == 0
+    divisors = np.where(is_dangling, 1.0, weights)
+    ranks: Numbers = jumps
+    for _ in range(iterations):
+        check_deadline()
+        shares = np.where(is_dangling, 0.0, ranks / divisors)
+        received = engine.map_rows("incoming", sum_neighbours, shares)
+        lost = float(ranks[is_dangling].sum())
+        newer: Numbers = (1 - damping) * jumps + damping * (received + lost * jumps)
+        change = float(np.abs(newer - ranks).sum())
+        ranks = newer
+        if tolerance is not None and change < tolerance:
+            break
+    return ranks

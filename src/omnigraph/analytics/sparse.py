@@ -1,0 +1,97 @@
+"""SciPy's sparse matrices with types, as far as they are used here. SciPy is imported when one is made."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, Self, TypeAlias, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.read.frames import CompactPositions, Positions
+
+Numbers: TypeAlias = npt.NDArray[np.float64]
+
+
+class SparseMatrix(Protocol):
+    """A matrix of compressed sparse rows."""
+
+    shape: tuple[int, int]
+    indptr: CompactPositions
+    indices: CompactPositions
+    data: Numbers
+    T: SparseMatrix
+
+    @overload
+    def __matmul__(self, other: Numbers) -> Numbers: ...
+    @overload
+    def __matmul__(self, other: SparseMatrix) -> SparseMatrix: ...
+    def __add__(self, other: SparseMatrix) -> Self: ...
+    def __getitem__(self, rows: slice) -> SparseMatrix: ...
+    def multiply(self, other: SparseMatrix) -> SparseMatrix:
+        """Multiply element by element."""
+        ...
+
+    def sum(self, axis: int) -> Numbers:
+        """Sum rows or columns."""
+        ...
+
+    def tocsr(self) -> Self:
+        """Return the matrix in compressed sparse rows."""
+        ...
+
+
+def make_sparse(
+    values: Numbers, columns: CompactPositions, indptr: CompactPositions, shape: tuple[int, int]
+) -> SparseMatrix:
+    """Return a matrix of compressed sparse rows; entries at one place are kept apart."""
+    from scipy.sparse import csr_array
+
+    return cast("SparseMatrix", csr_array((values, columns, indptr), shape=shape))
+
+
+def make_sparse_from_pairs(values: Numbers, rows: Positions, columns: Positions, size: int) -> SparseMatrix:
+    """Return a square matrix from entries in any order, whose places differ."""
+    from scipy.sparse import coo_array
+
+    return cast("SparseMatrix", coo_array((values, (rows, columns)), shape=(size, size)).tocsr())
+
+
+def transpose(matrix: SparseMatrix) -> SparseMatrix:
+    """Return the transposed matrix in compressed sparse rows."""
+    return matrix.T.tocsr()
+
+
+def replace_values(matrix: SparseMatrix, values: Numbers) -> SparseMatrix:
+    """Return a matrix with other values at the same places."""
+    return make_sparse(values, matrix.indices, matrix.indptr, matrix.shape)
+
+
+def rows_of(matrix: SparseMatrix) -> Positions:
+    """Return the row of each entry."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+class _GraphRoutines(Protocol):
+    """What is used of ``scipy.sparse.csgraph``, which has no types."""
+
+    def connected_components(self, graph: SparseMatrix, *, connection: str) -> tuple[int, Positions]: ...
+    def dijkstra(self, graph: SparseMatrix, *, indices: Positions, min_only: bool) -> Numbers: ...
+
+
+def _import_routines() -> _GraphRoutines:
+    from scipy.sparse import csgraph
+
+    return cast("_GraphRoutines", csgraph)
+
+
+def label_components(matrix: SparseMatrix, connection: Literal["weak", "strong"]) -> tuple[int, Positions]:
+    """Return the number of components, and the number of the component of each node.
+
+    For strong components no two entries may be at the same place: SciPy would never return.
+    """
+    return _import_routines().connected_components(matrix, connection=connection)
+
+
+def find_lightest_paths(matrix: SparseMatrix, sources: Positions) -> Numbers:
+    """Return the weight of the lightest path from the nearest source to each node; infinite if there is none."""
+    return _import_routines().dijkstra(matrix, indices=sources, min_only=True)

@@ -1,0 +1,48 @@
+"""Results of ``omnigraph analyze``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page
+from omnigraph.errors import Json
+
+if TYPE_CHECKING:
+    from omnigraph.analytics import Algorithm
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmListing(CommandResult):
+    """The algorithms, with their parameters and columns."""
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Name, summary, parameters and columns of each."""
+        return {
+            "algorithms": [
+                {
+                    "name": each.name,
+                    "summary": each.summary,
+                    "parameters": list[Json](parameters),
+                    "columns": list[Json](each.columns),
+                }
+                for each, parameters in _list_algorithms()
+            ]
+        }
+
+    def draw(self, page: Page) -> None:
+        """One line for each."""
+        rows = [
+            (each.name, ", ".join(parameters), ", ".join(each.columns), each.summary)
+            for each, parameters in _list_algorithms()
+        ]
+        page.table(("algorithm", "parameters", "columns", "what"), rows)
+
+
+def _list_algorithms() -> list[tuple[Algorithm, list[str]]]:
+    # Imported here, because it brings Arrow along.
+    from omnigraph.analytics import ALGORITHMS, list_parameters
+
+    return [(each, list(list_parameters(each.name))) for each in ALGORITHMS.values()]

@@ -1,0 +1,108 @@
+"""``omnigraph analyze``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import Json
+from tests.cli.conftest import Command, error_of
+
+SCHEMA = """
+node Port { code: String @key }
+edge Leg: Port -> Port { km: F64 }
+"""
+
+
+@pytest.fixture
+def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    legs = [("rot", "ham", 300.0), ("ham", "osl", 500.0), ("osl", "rot", 700.0), ("rot", "7", 90.0)]
+    og.init("ports.og", SCHEMA).load(
+        [
+            *({"type": "Port", "data": {"code": code}} for code in ("rot", "ham", "osl", "7")),
+            *({"edge": "Leg", "from": a, "to": b, "data": {"km": km}} for a, b, km in legs),
+        ]
+    )
+    monkeypatch.setenv("OMNIGRAPH_GRAPH", "ports.og")
+
+
+@pytest.mark.usefixtures("ports")
+def test_rows_as_a_table_and_as_csv(omnigraph: Command) -> None:
+    words = ("analyze", "shortest_paths", "--node", "Port", "--edge", "Leg", "--weight", "km", "-p", "source=rot")
+    assert omnigraph(*words).out.splitlines() == [
+        "type  id   distance",
+        "Port  7        90.0",
+        "Port  ham     300.0",
+        "Port  osl     800.0",
+        "Port  rot       0.0",
+    ]
+    found = omnigraph(*words, "--top", "1", "--format", "csv")
+    assert (found.code, found.out) == (0, "type,id,distance\nPort,osl,800.0\n")
+
+
+@pytest.mark.usefixtures("ports")
+def test_json_has_the_documented_keys(omnigraph: Command) -> None:
+    found = omnigraph("analyze", "bfs", "-p", "source=7", "--direction", "both", "--json").json
+    assert list(found) == [
+        "algorithm",
+        "parameters",
+        "projection",
+        "engine",
+        "columns",
+        "branch",
+        "commit",
+        "rows",
+        "row_count",
+    ]
+    assert found["parameters"] == {"source": "7"}
+    assert found["projection"] == {"nodes": ["Port"], "edges": {"Leg": "both"}}
+    rows = cast("list[dict[str, Json]]", found["rows"])
+    assert [(row["id"], row["distance"]) for row in rows] == [("7", 0), ("ham", 2), ("osl", 2), ("rot", 1)]
+
+
+@pytest.mark.usefixtures("ports")
+def test_parameters_are_json_or_text(omnigraph: Command) -> None:
+    words = ("analyze", "pagerank", "-p", "iterations=3", "-p", 'personalize=["rot", "7"]', "--json")
+    assert omnigraph(*words).json["parameters"] == {
+        "damping": 0.85,
+        "iterations": 3,
+        "personalize": ["rot", "7"],
+    }
+    wrong = omnigraph("analyze", "pagerank", "-p", "iterations=many", "--json")
+    assert (wrong.code, error_of(wrong)["message"]) == (1, "iterations is 'many'")
+
+
+@pytest.mark.usefixtures("ports")
+@pytest.mark.parametrize(
+    ("words", "exit_code", "complaint"),
+    [
+        (("pagerang",), 1, "no algorithm 'pagerang'"),
+        (("pagerank", "--node", "Prot"), 1, "no node type 'Prot'"),
+        (("pagerank", "--direction", "up"), 1, "direction is 'up'"),
+        (("bfs",), 1, "bfs needs the parameter 'source'"),
+        (("bfs", "-p", "source"), 2, "-p takes NAME=VALUE"),
+        (("wcc", "--json", "--format", "csv"), 2, "--json and --format csv cannot be used together"),
+        (("wcc", "--timeout", "0.000001"), 1, "not done in 1e-06 s"),
+    ],
+)
+def test_what_is_wrong_is_said(omnigraph: Command, words: tuple[str, ...], exit_code: int, complaint: str) -> None:
+    answer = omnigraph("analyze", *words)
+    assert answer.code == exit_code
+    assert complaint in answer.err + answer.out
+
+
+def test_the_algorithms_are_listed(omnigraph: Command) -> None:
+    lines = omnigraph("analyze", "list").out.splitlines()
+    assert lines[0].split() == ["algorithm", "parameters", "columns", "what"]
+    assert any(line.startswith("pagerank ") and "damping, iterations" in line for line in lines)
+    found = cast("list[dict[str, Json]]", omnigraph("analyze", "list", "--json").json["algorithms"])
+    assert found[0] == {
+        "name": "degree",
+        "summary": "how many edges end and begin at each node",
+        "parameters": [],
+        "columns": ["in_degree", "out_degree"],
+    }
