@@ -5,6 +5,7 @@ Its layout is the work of ``format_queries``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import get_args
@@ -293,7 +294,11 @@ def _call(
         case ast.NowCall():
             return "now()"
         case ast.AggregateCall(function, argument, distinct):
-            return f"{function}({'distinct ' if distinct else ''}{_expression(argument)})"
+            inner = _expression(argument)
+            if re.match(r"distinct\b", inner):
+                # Here the word would not be the name of a column.
+                inner = f"({inner})"
+            return f"{function}({'distinct ' if distinct else ''}{inner})"
         case ast.NearestCall(target, query):
             return f"nearest({_arguments(target, query)})"
         case ast.TextMatchCall(function, target, query, max_edits):
