@@ -22,7 +22,7 @@ from omnigraph.language.query.check.queries import check_query
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.plan.operators import ReadPlan
 from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.typed_tree import TypedMutation, TypedQuery
+from omnigraph.language.query.typed_statements import TypedMutation, TypedQuery
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.language.source import Source

@@ -19,7 +19,8 @@ from omnigraph.errors import Json, OmniGraphError, Position, Problem, QueryError
 from omnigraph.graph import Graph
 from omnigraph.language.query import CompiledQuery, Severity, compile_query, lint_queries
 from omnigraph.language.query.plan import print_plan
-from omnigraph.language.query.typed_tree import TypedMutation, columns_of
+from omnigraph.language.query.typed_statements import TypedMutation
+from omnigraph.language.query.typed_tree import columns_of
 from omnigraph.language.schema import Schema, encode_ir, parse_schema, plan_migration
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.query import QueryRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from omnigraph.language.query.typed_tree import (
+from omnigraph.language.query.typed_statements import (
     AssignedValue,
     DeleteBound,
     InsertEdge,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import Json
 from omnigraph.language.query import compile_query
-from omnigraph.language.query.typed_tree import TypedMutation
+from omnigraph.language.query.typed_statements import TypedMutation
 from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import counting, execute

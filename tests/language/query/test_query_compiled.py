@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import NotFound, QueryError
 from omnigraph.language.query import _MAX_CACHED_LENGTH, compile_query
-from omnigraph.language.query.typed_tree import TypedMutation
+from omnigraph.language.query.typed_statements import TypedMutation
 from omnigraph.language.schema import parse_schema
 
 SCHEMA = "node Person { name: String @key  age: I64? }"

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from omnigraph.language.query import compile_query
-from omnigraph.language.query.typed_tree import TypedMutation
+from omnigraph.language.query.typed_statements import TypedMutation
 from omnigraph.read.query import QueryRequest
 from tests.executors import on_spark
 from tests.model.query_model import Asked, expected

@@ -30,12 +30,24 @@ from omnigraph.language.query.parameters import bind_parameters, check_values, p
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
 from omnigraph.language.query.plan import MutationPlan, ReadPlan, plan_mutation, plan_read, print_plan
 from omnigraph.language.query.query_layout import format_queries
+from omnigraph.language.query.typed_statements import (
+    AssignedValue,
+    DeleteBound,
+    DeleteEdges,
+    DeleteNodes,
+    InsertEdge,
+    InsertNode,
+    Statement,
+    TypedMutation,
+    TypedQuery,
+    UpdateBound,
+    UpdateNodes,
+)
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
     AnyTypedRead,
     Arithmetic,
-    AssignedValue,
     Block,
     Call,
     Choose,
@@ -43,9 +55,6 @@ from omnigraph.language.query.typed_tree import (
     Compare,
     ComputedExpression,
     Constant,
-    DeleteBound,
-    DeleteEdges,
-    DeleteNodes,
     Distance,
     EdgeStep,
     EndIdentity,
@@ -53,8 +62,6 @@ from omnigraph.language.query.typed_tree import (
     Function,
     FusedScore,
     Identity,
-    InsertEdge,
-    InsertNode,
     IsNull,
     Marked,
     Not,
@@ -66,18 +73,13 @@ from omnigraph.language.query.typed_tree import (
     Predicate,
     PropertyValue,
     ResultColumn,
-    Statement,
     TextMatch,
     TextScore,
     TraversalDirection,
     Truth,
-    TypedMutation,
     TypedOrderKey,
-    TypedQuery,
     TypedRead,
     TypeName,
-    UpdateBound,
-    UpdateNodes,
 )
 from omnigraph.language.query.vocabulary import Vocabulary, list_vocabulary
 from omnigraph.language.schema import Catalog

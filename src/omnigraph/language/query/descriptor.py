@@ -10,26 +10,28 @@ from dataclasses import dataclass
 
 from omnigraph.errors import Json
 from omnigraph.language.query.plan import walk_expression
+from omnigraph.language.query.typed_statements import (
+    DeleteBound,
+    DeleteEdges,
+    DeleteNodes,
+    InsertEdge,
+    InsertNode,
+    Statement,
+    TypedMutation,
+    TypedQuery,
+    UpdateBound,
+    UpdateNodes,
+)
 from omnigraph.language.query.typed_tree import (
     Block,
     Clause,
     ColumnValue,
-    DeleteBound,
-    DeleteEdges,
-    DeleteNodes,
     Expression,
-    InsertEdge,
-    InsertNode,
     Predicate,
-    Statement,
     TypedBinding,
-    TypedMutation,
     TypedOptional,
-    TypedQuery,
     TypedRead,
     TypedTraversal,
-    UpdateBound,
-    UpdateNodes,
     columns_of,
     single_reads_of,
 )

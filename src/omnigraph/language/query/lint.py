@@ -28,17 +28,14 @@ from omnigraph.language.query.descriptor import describe_operation
 from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.plan import variables_of
+from omnigraph.language.query.typed_statements import TypedMutation, TypedQuery, UpdateBound, UpdateNodes
 from omnigraph.language.query.typed_tree import (
     Clause,
     TypedBinding,
-    TypedMutation,
     TypedOptional,
-    TypedQuery,
     TypedRead,
     TypedTraversal,
     TypedUnion,
-    UpdateBound,
-    UpdateNodes,
     single_reads_of,
 )
 from omnigraph.language.schema import Catalog, NodeType

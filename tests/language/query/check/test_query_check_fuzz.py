@@ -14,7 +14,7 @@ from omnigraph.language.query.check.codes import CODES
 from omnigraph.language.query.check.queries import check_query
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.plan.planner import plan_mutation, plan_read
-from omnigraph.language.query.typed_tree import TypedMutation
+from omnigraph.language.query.typed_statements import TypedMutation
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.source import Source
 from tests.language.query.query_printer import print_queries

@@ -9,34 +9,36 @@ import pytest
 from omnigraph.language.query import ast, lint_queries
 from omnigraph.language.query.check.queries import check_query
 from omnigraph.language.query.parser import parse_query_text
-from omnigraph.language.query.typed_tree import (
+from omnigraph.language.query.typed_statements import (
     AssignedValue,
+    DeleteEdges,
+    DeleteNodes,
+    InsertEdge,
+    InsertNode,
+    Statement,
+    TypedMutation,
+    TypedQuery,
+    UpdateNodes,
+)
+from omnigraph.language.query.typed_tree import (
     Clause,
     ColumnValue,
     Compare,
     Constant,
-    DeleteEdges,
-    DeleteNodes,
     Distance,
     FusedScore,
-    InsertEdge,
-    InsertNode,
     IsNull,
     Now,
     ParameterValue,
     PropertyValue,
-    Statement,
     TextMatch,
     TextScore,
     TraversalDirection,
     TypedBinding,
-    TypedMutation,
     TypedNegation,
     TypedOrderKey,
-    TypedQuery,
     TypedRead,
     TypedTraversal,
-    UpdateNodes,
 )
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.catalog import Catalog

@@ -11,7 +11,8 @@ from omnigraph.errors import NotFound, QueryError
 from omnigraph.language.query import compile_query, find_query
 from omnigraph.language.query.plan import MutationPlan, print_plan
 from omnigraph.language.query.plan.planner import plan_read
-from omnigraph.language.query.typed_tree import TypedMutation, TypedRead
+from omnigraph.language.query.typed_statements import TypedMutation
+from omnigraph.language.query.typed_tree import TypedRead
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.source import Source
 

@@ -102,15 +102,6 @@ NO_EXPRESSIONS = {
     typed_tree.TypedRead,
     typed_tree.TypedInterfaceRead,
     typed_tree.TypedUnion,
-    typed_tree.AssignedValue,
-    typed_tree.InsertNode,
-    typed_tree.InsertEdge,
-    typed_tree.UpdateNodes,
-    typed_tree.DeleteNodes,
-    typed_tree.DeleteEdges,
-    typed_tree.UpdateBound,
-    typed_tree.DeleteBound,
-    typed_tree.TypedMutation,
 }
 TEXT, NUMBER = ValueType(Scalar.STRING), ValueType(Scalar.I64)
 OUT = TraversalDirection.OUT

@@ -9,7 +9,8 @@ from omnigraph.language.query.check.expressions import check_expression
 from omnigraph.language.query.check.literals import can_assign, fit_literal
 from omnigraph.language.query.check.names import DATETIME, STRING, check_variable, refuse_blob, reject_property
 from omnigraph.language.query.check.scope import Place, QueryScope
-from omnigraph.language.query.typed_tree import AssignedValue, Expression, Identity, Now, ParameterValue
+from omnigraph.language.query.typed_statements import AssignedValue
+from omnigraph.language.query.typed_tree import Expression, Identity, Now, ParameterValue
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import FLOATS, INTEGERS, Scalar, ValueType

@@ -21,26 +21,28 @@ from omnigraph.language.query.check.report import ProblemReport, suggest_name
 from omnigraph.language.query.check.scope import PATH, UNKNOWN, QueryScope
 from omnigraph.language.query.check.traversal import to_edge_word
 from omnigraph.language.query.plan import print_expression
-from omnigraph.language.query.typed_tree import (
+from omnigraph.language.query.typed_statements import (
     AssignedValue,
-    Compare,
-    Constant,
     DeleteBound,
     DeleteEdges,
     DeleteNodes,
-    Expression,
-    Identity,
     InsertEdge,
     InsertNode,
+    Statement,
+    TypedMutation,
+    UpdateBound,
+    UpdateNodes,
+)
+from omnigraph.language.query.typed_tree import (
+    Compare,
+    Constant,
+    Expression,
+    Identity,
     Now,
     ParameterValue,
     PropertyValue,
     ResultColumn,
-    Statement,
-    TypedMutation,
     TypedRead,
-    UpdateBound,
-    UpdateNodes,
 )
 from omnigraph.language.schema import EdgeType, NodeType, TableKey, parse_default
 from omnigraph.language.source import suggest_similar

@@ -23,7 +23,8 @@ from omnigraph.language.query.check.result import (
 )
 from omnigraph.language.query.check.scope import QueryScope, open_scope
 from omnigraph.language.query.check.unions import check_union
-from omnigraph.language.query.typed_tree import TypedInterfaceRead, TypedQuery, TypedRead
+from omnigraph.language.query.typed_statements import TypedQuery
+from omnigraph.language.query.typed_tree import TypedInterfaceRead, TypedRead
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.types import ValueType

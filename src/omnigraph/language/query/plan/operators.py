@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
+from omnigraph.language.query.typed_statements import TypedMutation
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     ColumnValue,
@@ -34,7 +35,6 @@ from omnigraph.language.query.typed_tree import (
     ResultColumn,
     TextScore,
     TraversalDirection,
-    TypedMutation,
     TypedOrderKey,
     UsedVariable,
 )

@@ -42,6 +42,7 @@ from omnigraph.language.query.plan.operators import (
 )
 from omnigraph.language.query.plan.printer import print_expression
 from omnigraph.language.query.plan.visitor import ExpressionPart, Part, rebuild, variables_bound_by, walk_plan
+from omnigraph.language.query.typed_statements import TypedMutation
 from omnigraph.language.query.typed_tree import (
     PATH_KEY,
     Aggregate,
@@ -59,7 +60,6 @@ from omnigraph.language.query.typed_tree import (
     ResultColumn,
     TextScore,
     TypedInterfaceRead,
-    TypedMutation,
     TypedOrderKey,
     TypedRead,
     TypedUnion,

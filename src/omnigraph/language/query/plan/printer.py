@@ -36,28 +36,33 @@ from omnigraph.language.query.plan.operators import (
     Without,
 )
 from omnigraph.language.query.plan.visitor import inputs_of
+from omnigraph.language.query.typed_statements import (
+    AssignedValue,
+    DeleteBound,
+    DeleteEdges,
+    DeleteNodes,
+    InsertEdge,
+    InsertNode,
+    Statement,
+    UpdateBound,
+    UpdateNodes,
+)
 from omnigraph.language.query.typed_tree import (
     Aggregate,
     And,
     Arithmetic,
-    AssignedValue,
     Block,
     Call,
     Choose,
     ColumnValue,
     Compare,
     Constant,
-    DeleteBound,
-    DeleteEdges,
-    DeleteNodes,
     Distance,
     EdgeStep,
     EndIdentity,
     Expression,
     FusedScore,
     Identity,
-    InsertEdge,
-    InsertNode,
     IsNull,
     Marked,
     Not,
@@ -68,7 +73,6 @@ from omnigraph.language.query.typed_tree import (
     Predicate,
     PropertyValue,
     ResultColumn,
-    Statement,
     TextMatch,
     TextScore,
     TraversalDirection,
@@ -77,8 +81,6 @@ from omnigraph.language.query.typed_tree import (
     TypedNegation,
     TypedOrderKey,
     TypeName,
-    UpdateBound,
-    UpdateNodes,
 )
 from omnigraph.language.syntax import quote_string
 from omnigraph.language.types import Scalar, ValueType
