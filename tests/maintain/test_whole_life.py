@@ -308,7 +308,7 @@ def random_story(seed: int, length: int) -> list[Step]:
 
 @pytest.mark.parametrize("seed", range(1, sized(21, 301)))
 def test_a_life_is_that_of_the_model(newborn: Path, seed: int) -> None:
-    live(newborn, random_story(seed, sized(9, 30)))
+    live(newborn, random_story(seed, sized(9, 18)))
 
 
 @pytest.mark.slow

@@ -383,7 +383,7 @@ class GraphMachine(RuleBasedStateMachine):
 
 TestGraph = GraphMachine.TestCase
 TestGraph.settings = settings(
-    max_examples=sized(2, 200),
-    stateful_step_count=sized(20, 60),
+    max_examples=sized(2, 100),
+    stateful_step_count=sized(20, 50),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

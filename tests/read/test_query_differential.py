@@ -53,7 +53,7 @@ THRESHOLDS = {
 
 def budget(examples: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=sized(examples, 150 * examples), suppress_health_check=slow)
+    return settings(max_examples=sized(examples, 80 * examples), suppress_health_check=slow)
 
 
 @pytest.fixture(scope="module")
