@@ -40,6 +40,7 @@ SPECIAL: dict[str, OmniGraphError] = {
     ),
     "DeadlineExceeded": errors.DeadlineExceeded(2.5),
     "Cancelled": errors.Cancelled(),
+    "TooManyRequests": errors.TooManyRequests("busy", 2),
     "OutcomeUnknown": errors.OutcomeUnknown("01J", "the connection broke"),
 }
 

@@ -15,12 +15,15 @@
         NotFound, HistoryGone, ChangeGap
       AlreadyExists               choose another name
       ReadOnly                    open for writing
+      AccessError                 ask for a token, or for a right
+        Unauthorized, Forbidden
       FormatError                 use the release that fits
         FormatTooNew, FormatTooOld
       LimitError                  ask for less, or raise the limit
-        DeadlineExceeded, Cancelled
+        DeadlineExceeded, Cancelled, ResultTooLarge, TooManyRequests
       OperatorError               somebody has to look
-        RecoveryError, DriftDetected, GraphMoved, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable
+        RecoveryError, DriftDetected, GraphMoved, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable,
+        ServerUnavailable
 
 Every error has a stable ``code``, a ``message``, often a ``hint`` and ``details`` as plain JSON values.
 Errors can be pickled, so they reach other processes complete. This module imports nothing of the project.
@@ -462,6 +465,27 @@ class ReadOnly(OmniGraphError):
     code = "read_only"
 
 
+# --------------------------------------------------------------------------------------------- ask for a right
+
+
+class AccessError(OmniGraphError):
+    """The caller may not do this. Nothing was changed."""
+
+    code = "access_error"
+
+
+class Unauthorized(AccessError):
+    """The server does not know the token: it is missing, wrong, expired or revoked."""
+
+    code = "unauthorized"
+
+
+class Forbidden(AccessError):
+    """The actor is known, and may not do this."""
+
+    code = "forbidden"
+
+
 # --------------------------------------------------------------------------------------------- use another release
 
 
@@ -513,6 +537,22 @@ class Cancelled(LimitError):
 
     def __init__(self) -> None:
         super().__init__("cancelled", hint="nothing was changed")
+
+
+class ResultTooLarge(LimitError):
+    """The result has more rows or bytes than one answer may have. No part of it was given."""
+
+    code = "result_too_large"
+
+
+class TooManyRequests(LimitError):
+    """The server is busy, or the caller has too many requests under way. Nothing was changed."""
+
+    code = "too_many_requests"
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message, hint=f"try again in {retry_after} s", details={"retry_after": retry_after})
+        self.retry_after = retry_after
 
 
 # --------------------------------------------------------------------------------------------- somebody has to look
@@ -568,3 +608,9 @@ class SparkUnavailable(OperatorError):
     """Spark cannot start, or its executors cannot run OmniGraph; the message says what to install."""
 
     code = "spark_unavailable"
+
+
+class ServerUnavailable(OperatorError):
+    """The server cannot be started or reached, or it is about to stop."""
+
+    code = "server_unavailable"

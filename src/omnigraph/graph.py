@@ -507,10 +507,28 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
         *,
+        limit: int | None = None,
+        offset: int = 0,
         timeout: Timeout = None,
     ) -> pa.Table:
-        """Return the outgoing or incoming edges of a node, or both, with the node at the other end of each."""
-        return rows.find_neighbors(*self._read(branch, at), name, id, edge, direction)
+        """Return the outgoing or incoming edges of a node, or both, with the node at the other end of each.
+
+        ``limit`` and ``offset`` choose a part of them; they are sorted by type and id.
+        """
+        found = rows.find_neighbors(*self._read(branch, at), name, id, edge, direction)
+        return rows.slice_rows(found, offset, limit)
+
+    def degrees(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in get
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+    ) -> dict[tuple[str, rows.OneDirection], int]:
+        """Count the edges of a node by edge type and direction. A loop counts in both directions."""
+        return rows.count_edges_at(*self._read(branch, at), name, id)
 
     def blob(
         self,

@@ -202,6 +202,43 @@ def test_batches_are_as_large_as_asked_for_whatever_the_pieces(size: int, piece:
     assert pa.Table.from_batches(batches).equals(table)
 
 
+@pytest.mark.parametrize(
+    ("offset", "limit", "rows", "more"),
+    [
+        (0, 3, [0, 1, 2], True),
+        (3, 4, [3, 4, 5, 6], False),
+        (5, 10**30, [5, 6], False),
+        (7, 1, [], False),
+        (2, 0, [], True),
+    ],
+)
+def test_a_page_has_its_rows_and_says_whether_there_are_more(
+    offset: int, limit: int, rows: list[int], more: bool
+) -> None:
+    for pieces in (1, 2, 100):
+        page = result_of(pa.table({"n": range(7)}), pieces=lambda size=pieces: size).page(offset, limit)
+        assert (page.rows["n"].to_pylist(), page.more) == (rows, more)
+
+
+def test_a_page_computes_no_more_than_it_needs() -> None:
+    computed: list[int] = []
+
+    def pieces() -> Iterator[pa.RecordBatch]:
+        for number in range(100):
+            computed.append(number)
+            yield from pa.table({"n": [number], "s": ["x"]}, EMPTY).to_batches()
+
+    page = Result("q", EMPTY, pieces, branch="main", commit=COMMIT).page(2, 3)
+    assert (page.rows["n"].to_pylist(), page.more) == ([2, 3, 4], True)
+    assert computed == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("offset", "limit"), [(-1, 1), (0, -1)])
+def test_a_page_lies_within_the_result(offset: int, limit: int) -> None:
+    with pytest.raises(ParameterError, match="is -1"):
+        result_of(pa.table({"n": [1]})).page(offset, limit)
+
+
 def test_what_was_read_whole_is_not_computed_again() -> None:
     asked: list[int] = []
 

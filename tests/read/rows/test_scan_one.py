@@ -213,6 +213,28 @@ def test_what_cannot_be_a_neighbor_is_refused(
     assert complaint in str(caught.value)
 
 
+def test_a_part_of_the_neighbors(docs: Graph) -> None:
+    assert seen(docs.neighbors("Doc", "small", limit=2)) == OUT[:2]
+    assert seen(docs.neighbors("Doc", "small", limit=2, offset=1)) == OUT[1:]
+    assert docs.neighbors("Doc", "small", offset=10**30).num_rows == 0
+    with pytest.raises(OmniGraphError, match="limit is -1"):
+        docs.neighbors("Doc", "small", limit=-1)
+
+
+def test_degrees_count_the_neighbors_of_each_direction(docs: Graph) -> None:
+    degrees = docs.degrees("Doc", "small")
+    assert degrees == {
+        ("Cites", "out"): 2,
+        ("Cites", "in"): 2,
+        ("Covers", "out"): 1,
+        ("Doc", "in"): 1,
+    }
+    for (edge, direction), count in degrees.items():
+        assert docs.neighbors("Doc", "small", edge, direction).num_rows == count
+    assert docs.degrees("Free", "f1") == {}
+    assert set(docs.degrees("Doc", "nothing").values()) == {0}
+
+
 def test_neighbors_at_another_moment(tmp_path: Path) -> None:
     graph = omnigraph.init(tmp_path / "g.og", SCHEMA)
     graph.load([{"type": "Doc", "data": {"name": "a"}}, {"edge": "Cites", "from": "a", "to": "a", "data": {"id": "1"}}])

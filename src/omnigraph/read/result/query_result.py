@@ -7,6 +7,7 @@ else reads it whole, once. A DateTime is a UTC timestamp in milliseconds, a vect
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Final, cast
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 65_536
 _SHOWN_ROWS: Final = 20
 _SHOWN_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPage:
+    """Some consecutive rows of a result. ``more``: there are others after them."""
+
+    rows: pa.Table
+    more: bool
 
 
 class Result:
@@ -73,6 +82,23 @@ class Result:
         if size < 1:
             raise ParameterError(f"a batch of {size} rows", hint="give the number of rows, at least 1")
         return self._batches(size)
+
+    def page(self, offset: int = 0, limit: int = BATCH_ROWS) -> ResultPage:
+        """Return up to ``limit`` rows from ``offset`` on. Without an order, only one row more than these is computed."""
+        for name, number in (("offset", offset), ("limit", limit)):
+            if number < 0:
+                raise ParameterError(f"{name} is {number}", hint="give a number of rows, 0 or more")
+        skip, wanted = offset, limit + 1
+        found: list[pa.RecordBatch] = []
+        for piece in self._pieces():
+            part = piece.slice(min(skip, piece.num_rows), min(wanted, piece.num_rows))
+            skip -= min(skip, piece.num_rows)
+            wanted -= part.num_rows
+            found.append(part)
+            if not wanted:
+                break
+        rows = pa.Table.from_batches(found, self.schema)
+        return ResultPage(rows.slice(0, min(limit, rows.num_rows)), rows.num_rows > limit)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""

@@ -3,7 +3,7 @@
 from omnigraph.read.rows.conditions import Filter, parse_filter
 from omnigraph.read.rows.export import ExportResult, Format, Target, export_lines, export_to, plan_export
 from omnigraph.read.rows.export_files import create_file
-from omnigraph.read.rows.neighbors import Direction, find_neighbors
+from omnigraph.read.rows.neighbors import Direction, OneDirection, count_edges_at, find_neighbors, slice_rows
 from omnigraph.read.rows.public_values import to_json_rows, to_public_batch, to_public_schema, to_python_rows
 from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
 from omnigraph.read.rows.stored_blobs import (
@@ -46,11 +46,13 @@ __all__ = [
     "Filter",
     "Format",
     "Key",
+    "OneDirection",
     "Scan",
     "Target",
     "TypeRows",
     "blob_properties_of",
     "blob_to_text",
+    "count_edges_at",
     "create_file",
     "descriptors_of",
     "estimate_blob_sizes",
@@ -75,6 +77,7 @@ __all__ = [
     "resolve_id",
     "scan_edges",
     "scan_nodes",
+    "slice_rows",
     "split_by_bytes",
     "to_blob_array",
     "to_json_rows",

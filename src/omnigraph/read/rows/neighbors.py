@@ -1,4 +1,4 @@
-"""Find the edges of one node, by the indexes on edge ends."""
+"""Find and count the edges of one node, by the indexes on edge ends."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import ValueIn
 
 Direction: TypeAlias = Literal["out", "in", "both"]
+OneDirection: TypeAlias = Literal["out", "in"]
 
 _ENDS: Final[Mapping[str, tuple[str, ...]]] = {"out": ("src",), "in": ("dst",), "both": ("src", "dst")}
 _TEXTS: Final = ("edge", "id", "from", "to", "direction", "neighbor", "neighbor_type")
@@ -49,6 +50,30 @@ def find_neighbors(
         for rows in _read_edges(snapshot, each, id_, _ends_at(each, node, direction), properties, schema)
     ]
     return pa.Table.from_batches(found, schema).sort_by([("edge", "ascending"), ("id", "ascending")])
+
+
+def slice_rows(found: pa.Table, offset: int, limit: int | None) -> pa.Table:
+    """Return ``limit`` rows from ``offset`` on; all of them without a limit."""
+    for name, number in (("offset", offset), ("limit", limit)):
+        if number is not None and number < 0:
+            raise ParameterError(f"{name} is {number}", hint="give a number of rows, 0 or more")
+    first = min(offset, found.num_rows)
+    return found.slice(first, found.num_rows if limit is None else min(limit, found.num_rows))
+
+
+def count_edges_at(snapshot: Snapshot, catalog: Catalog, name: str, key: Key) -> dict[tuple[str, OneDirection], int]:
+    """Count the edges of a node by edge type and direction. A loop counts in both directions."""
+    node = require_node_type(catalog, name)
+    at_id = pa.array([resolve_id(node, key)], pa.string())
+    directions: tuple[OneDirection, ...] = get_args(OneDirection)
+    return {
+        (edge.name, direction): sum(
+            rows.num_rows for rows in open_type_rows(snapshot, edge).read(["id"], [ValueIn(ends, at_id)])
+        )
+        for edge in catalog.edges_of(node.name)
+        for direction in directions
+        if (ends := _ends_at(edge, node, direction))
+    }
 
 
 def _select_edge_type(catalog: Catalog, name: str, node: NodeType, direction: Direction) -> EdgeType:
