@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Four workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
 PYTEST := $(BIN)/pytest -n 4
 
-.PHONY: demo test test-all test-fast lint bench docs clean
+.PHONY: demo test test-all test-fast lint bench docs openapi clean
 
 demo: $(INSTALLED)  ## The main job, end to end, on the example project
 	$(BIN)/python examples/demo.py
@@ -39,6 +39,9 @@ bench: $(INSTALLED)  ## Benchmarks; they print ratios measured in one run
 
 docs: $(INSTALLED)  ## The documentation, built strictly into site/
 	$(BIN)/mkdocs build --strict
+
+openapi: $(INSTALLED)  ## Write the description of the server's routes anew
+	$(BIN)/python -m tests.server.described_routes
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

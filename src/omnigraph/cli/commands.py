@@ -56,6 +56,8 @@ COMMANDS = {
     "tag": Entry("tag", None, "Create, list and delete names for commits."),
     "changes": Entry("changes", None, "Follow the changes of a branch."),
     "pipeline": Entry("pipeline", None, "Build a graph from tables: plan, check and run."),
+    "serve": Entry("serve", "serve", "Serve a graph over HTTP."),
+    "token": Entry("token", None, "Create, list and revoke tokens for a server."),
     "schema": Entry("schema", None, "Check, compare, show and change schemas."),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,6 +13,7 @@ import typer
 
 import omnigraph
 from omnigraph.cli.render.output import Output
+from omnigraph.errors import ServerUnavailable
 
 if TYPE_CHECKING:
     from omnigraph.deadlines import Deadline
@@ -83,3 +85,12 @@ def _nearest_graph(directory: Path) -> str:
     raise typer.TyperException(
         f"No graph is named. Give -g URI, set ${VARIABLE}, or run this inside the folder of a graph"
     )
+
+
+def require_server_extra() -> None:
+    """Raise an error that says what to install, if the packages of the server are missing."""
+    missing = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise ServerUnavailable(
+            f"the server needs {' and '.join(missing)}", hint="install it: pip install 'omnigraph[server]'"
+        )

@@ -12,6 +12,9 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 import numpy as np
@@ -84,18 +87,33 @@ def find_legacy_id(node_type: NodeType, rows: pa.Table) -> tuple[str, str] | Non
 # --------------------------------------------------------------------------------------------- blobs
 
 
-class NotBase64(ValueError):
-    """The text after ``base64:`` is not valid base64."""
+_only_inline_blobs: ContextVar[bool] = ContextVar("only_inline_blobs", default=False)
+
+
+class InvalidBlob(ValueError):
+    """The text form of a blob is not valid base64, or it is a URI where only bytes are taken."""
+
+
+@contextmanager
+def only_inline_blobs() -> Generator[None]:
+    """Refuse URIs of blobs in this block: who sends them from elsewhere must not choose what is read here."""
+    before = _only_inline_blobs.set(True)
+    try:
+        yield
+    finally:
+        _only_inline_blobs.reset(before)
 
 
 def parse_blob(text: str) -> BlobValue:
     """Parse the text form of a blob."""
     if not text.startswith(INLINE_PREFIX):
+        if _only_inline_blobs.get():
+            raise InvalidBlob("a blob is given by a URI, and only bytes are taken here")
         return make_blob_value(uri=text)
     try:
         return make_blob_value(data=base64.b64decode(text.removeprefix(INLINE_PREFIX), validate=True))
     except binascii.Error as error:
-        raise NotBase64(str(error)) from error
+        raise InvalidBlob(f"the text after base64: is not base64 ({error})") from error
 
 
 def load_blobs(table: Table, rows: pa.Table, schema: pa.Schema) -> pa.Table:

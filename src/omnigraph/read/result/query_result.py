@@ -84,7 +84,7 @@ class Result:
         return self._batches(size)
 
     def page(self, offset: int = 0, limit: int = BATCH_ROWS) -> ResultPage:
-        """Return up to ``limit`` rows from ``offset`` on. Without an order, only one row more than these is computed."""
+        """Return up to ``limit`` rows from ``offset`` on. Without an order, only one row more is computed."""
         for name, number in (("offset", offset), ("limit", limit)):
             if number < 0:
                 raise ParameterError(f"{name} is {number}", hint="give a number of rows, 0 or more")

@@ -22,7 +22,7 @@ from omnigraph.write.merge.conflict_images import to_column_name
 from omnigraph.write.merge.deltas import Choice
 from omnigraph.write.merge.resolution_file import Resolution, ResolutionEntry, build_resolution_error
 from omnigraph.write.merge.three_way import ConflictKind, MergeBy
-from omnigraph.write.row_values import NotBase64, parse_blob
+from omnigraph.write.row_values import InvalidBlob, parse_blob
 
 PreferredSide: TypeAlias = Literal["ours", "theirs"]
 _END: ValueType = ValueType(Scalar.STRING)
@@ -153,8 +153,8 @@ class ConflictResolver:
             return arrow_values(target, [convert_value(value, target)])
         except ValueMismatch as mismatch:
             self._add_problem(entry, f"'{name}': {mismatch.message}, {mismatch.hint}", name)
-        except NotBase64 as error:
-            self._add_problem(entry, f"'{name}': the text after base64: is not base64 ({error})", name)
+        except InvalidBlob as error:
+            self._add_problem(entry, f"'{name}': {error}", name)
         return None
 
     def _declared_type(self, entry: ResolutionEntry, type_: NodeType | EdgeType, name: str) -> ValueType | None:

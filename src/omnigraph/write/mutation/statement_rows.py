@@ -21,7 +21,7 @@ from omnigraph.language.values import ConstantValue, ValueMismatch, convert_valu
 from omnigraph.read.rows import to_blob_array
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, to_bool_array, to_list
-from omnigraph.write.row_values import NotBase64, parse_blob
+from omnigraph.write.row_values import InvalidBlob, parse_blob
 
 MAX_VIOLATIONS: Final = 100
 
@@ -95,7 +95,7 @@ class StatementRows:
             if target.scalar is Scalar.BLOB:
                 return to_blob_array([None if value is None else parse_blob(cast(str, value))])
             return arrow_values(target, [_convert_number(value, target)])
-        except (ValueMismatch, NotBase64) as mismatch:
+        except (ValueMismatch, InvalidBlob) as mismatch:
             hint = mismatch.hint if isinstance(mismatch, ValueMismatch) else "give base64:... or a URI"
             raise ParameterError(f"{_describe_value(assignment)}: {mismatch}", hint=hint) from mismatch
 

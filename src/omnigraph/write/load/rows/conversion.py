@@ -34,7 +34,7 @@ from omnigraph.language.values import (
 from omnigraph.read.rows import BlobValue, to_blob_array
 from omnigraph.storage.arrow_schema import arrow_field, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, make_nulls, to_list
-from omnigraph.write.row_values import NotBase64, parse_blob
+from omnigraph.write.row_values import InvalidBlob, parse_blob
 
 _TEMPORAL: Final = {
     Scalar.DATE: (FIRST_DAY, LAST_DAY),
@@ -181,7 +181,7 @@ def _convert_blobs(values: Iterable[object]) -> ConvertedColumn:
         try:
             text = convert_value(value, ValueType(Scalar.BLOB, nullable=True))
             found.append(None if text is None else parse_blob(cast(str, text)))
-        except (ValueMismatch, NotBase64) as mismatch:
+        except (ValueMismatch, InvalidBlob) as mismatch:
             found.append(None)
             mismatches.append(RowMismatch(row, value, f"{mismatch}; give a URI or 'base64:...'"))
     return ConvertedColumn(to_blob_array(found), tuple(mismatches))

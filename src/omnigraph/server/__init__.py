@@ -1,0 +1,26 @@
+"""Serve graphs over HTTP. Needs the extra ``server``; only the commands that use it import this package."""
+
+from omnigraph.server.app import build_app
+from omnigraph.server.hosting import Hosting, open_hosting
+from omnigraph.server.process import serve
+from omnigraph.server.settings import DEFAULT_BIND, Limits, ServedGraph, ServerSettings, make_graph_id, parse_bind
+from omnigraph.server.tokens import Role, Token, create_token, parse_lifetime, read_token_file, revoke_token
+
+__all__ = [
+    "DEFAULT_BIND",
+    "Hosting",
+    "Limits",
+    "Role",
+    "ServedGraph",
+    "ServerSettings",
+    "Token",
+    "build_app",
+    "create_token",
+    "make_graph_id",
+    "open_hosting",
+    "parse_bind",
+    "parse_lifetime",
+    "read_token_file",
+    "revoke_token",
+    "serve",
+]

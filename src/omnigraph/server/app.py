@@ -1,0 +1,210 @@
+"""The application: routing, and what holds for every request before and after its route.
+
+Every answer has a request id and the headers that keep browsers from guessing. A request is authenticated before it is
+routed, so that a stranger learns nothing about what exists.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from ulid import ULID
+
+from omnigraph.errors import ServerUnavailable, Unauthorized
+from omnigraph.server.calls import Route, answer_request, error_response
+from omnigraph.server.errors import ErrorContext, RequestError
+from omnigraph.server.hosting import Hosting
+from omnigraph.server.openapi import describe_route, describe_server
+from omnigraph.server.routes import ROUTES
+from omnigraph.server.routes.about import WIRE_VERSION
+from omnigraph.server.settings import LOOPBACK
+from omnigraph.server.tokens import Token
+
+OPENAPI_PATH: Final = "/openapi.json"
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PUBLIC: Final = frozenset({OPENAPI_PATH, *(route.path for route in ROUTES if route.is_public)})
+_HEALTH: Final = frozenset({"/healthz", "/readyz"})
+_HEADERS: Final[Mapping[str, str]] = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_log = logging.getLogger("omnigraph.server")
+
+
+def build_app(hosting: Hosting) -> ASGIApp:
+    """Build the application that serves a state."""
+    app = make_described_app()
+    add_routes(app, hosting)
+    app.add_exception_handler(HTTPException, _make_http_error_handler(app))
+    return RequestFrame(app, hosting)
+
+
+def make_described_app() -> FastAPI:
+    """Make an application without routes. It describes itself at one path, and has no pages."""
+    return FastAPI(
+        title="OmniGraph",
+        version=WIRE_VERSION,
+        openapi_url=OPENAPI_PATH,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+
+
+def add_routes(app: FastAPI, hosting: Hosting) -> None:
+    """Add all routes to an application, with their descriptions."""
+    for route in ROUTES:
+        endpoint = _make_endpoint(route, hosting)
+        app.add_api_route(
+            route.path, endpoint, methods=[route.method], response_class=Response, **describe_route(route)
+        )
+        if route.method == "GET":
+            app.add_api_route(route.path, endpoint, methods=["HEAD"], include_in_schema=False)
+    describe_server(app)
+
+
+def _make_endpoint(route: Route, hosting: Hosting) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return await answer_request(route, request, hosting)
+
+    return endpoint
+
+
+def _make_http_error_handler(app: FastAPI) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def handle(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        request_id = str(request.scope["omnigraph.request_id"])
+        if error.status_code == 405:
+            allowed = ", ".join(sorted(_list_methods(app, request.scope)))
+            refused = RequestError(
+                405, "method_not_allowed", f"this path has no {request.method}", headers={"Allow": allowed}
+            )
+            return error_response(refused, ErrorContext(request_id))
+        return error_response(
+            RequestError(error.status_code, "not_found", "no such path", hint=f"{OPENAPI_PATH} lists them"),
+            ErrorContext(request_id),
+        )
+
+    return handle
+
+
+def _list_methods(app: FastAPI, scope: Scope) -> set[str]:
+    """Return all methods of a path. The router itself names those of its first match."""
+    found: set[str] = set()
+    for route in app.routes:
+        matches, _ = route.matches(scope)
+        if matches is not Match.NONE:
+            found |= set(getattr(route, "methods", None) or ())
+    return found
+
+
+class RequestFrame:
+    """Plain ASGI, so that a client that goes away is noticed inside: ids, hosts, draining, tokens and headers."""
+
+    def __init__(self, app: ASGIApp, hosting: Hosting) -> None:
+        self._app = app
+        self._hosting = hosting
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        given = request.headers.get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else str(ULID())
+        scope["omnigraph.request_id"] = request_id
+        framed = _FramedSend(send, request_id)
+        is_health = scope["path"] in _HEALTH
+        self._hosting.requests_under_way += not is_health
+        try:
+            refusal = self._refuse(request, is_health=is_health)
+            await (refusal or self._app)(scope, receive, framed)
+        except Exception as error:
+            if framed.is_started:
+                # The status is sent: only a connection that ends early can say that the answer is not whole.
+                _log.exception("request %s failed while it was answered", request_id)
+                raise
+            await error_response(error, ErrorContext(request_id))(scope, receive, framed)
+        finally:
+            self._hosting.requests_under_way -= not is_health
+
+    def _refuse(self, request: Request, *, is_health: bool) -> Response | None:
+        """Return the answer to a request that goes no further; otherwise note whose it is."""
+        request_id = str(request.scope["omnigraph.request_id"])
+        try:
+            self._check_origin(request)
+            if self._hosting.is_draining and not is_health:
+                raise ServerUnavailable("the server is about to stop", hint="send the request to another one")
+            request.scope["omnigraph.token"] = self._authenticate(request)
+        except (RequestError, ServerUnavailable, Unauthorized) as error:
+            response = error_response(error, ErrorContext(request_id))
+            if isinstance(error, ServerUnavailable):
+                response.headers["Connection"] = "close"
+            return response
+        except Exception as error:  # noqa: BLE001  too many failed logins, or a defect: both have a body
+            return error_response(error, ErrorContext(request_id))
+        return None
+
+    def _check_origin(self, request: Request) -> None:
+        """Refuse names that are not this server's: a page elsewhere must not reach it through the browser."""
+        hosts = self._hosting.settings.hosts
+        if _host_of(request.headers.get("host", "")) not in (*LOOPBACK, *hosts):
+            raise RequestError(
+                421, "wrong_host", "this server does not answer to that host name", hint="start it with --public-url"
+            )
+        origin = request.headers.get("origin")
+        if origin is not None and _host_of(origin.partition("://")[2]) not in (*LOOPBACK, *hosts):
+            raise RequestError(403, "wrong_origin", "pages of that origin may not use this server")
+
+    def _authenticate(self, request: Request) -> Token | None:
+        if self._hosting.everybody is not None:
+            return self._hosting.everybody
+        if request.scope["path"] in _PUBLIC:
+            return None
+        address = request.client.host if request.client else ""
+        admission = self._hosting.admission
+        admission.check_logins(address)
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        token = self._hosting.tokens.find(text.strip()) if scheme.lower() == "bearer" else None
+        if token is None:
+            admission.record_failed_login(address)
+            raise Unauthorized("a valid token is needed", hint="send it as Authorization: Bearer TOKEN")
+        self._hosting.tokens.record_use(token)
+        return token
+
+
+def _host_of(authority: str) -> str:
+    """Return the host of ``host:port``, without the brackets of an IPv6 address."""
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0].lower()
+
+
+class _FramedSend:
+    """Adds the headers that every answer has."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.is_started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.is_started = True
+            message["headers"] = [*message["headers"], *_encode({**_HEADERS, "X-Request-Id": self._request_id})]
+        await self._send(message)
+
+
+def _encode(headers: Mapping[str, str]) -> Sequence[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]

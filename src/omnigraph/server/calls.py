@@ -1,0 +1,455 @@
+"""One request from its route to its answer: authorize, read the body, admit, and work in a thread under a deadline.
+
+A client that goes away cancels the deadline: a read stops at its next piece, a write before it begins to commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, TypeVar, cast
+from uuid import uuid4
+
+import anyio.to_thread
+import orjson
+from anyio import CapacityLimiter
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from omnigraph.deadlines import Deadline
+from omnigraph.errors import Cancelled, Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
+from omnigraph.manifest.rows import MAIN
+from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
+from omnigraph.server.gate import Action, authorize
+from omnigraph.server.hosting import HostedGraph, Hosting
+from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model, parse_json_body
+from omnigraph.server.tokens import Token
+
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+CSV: Final = "text/csv"
+ARROW: Final = "application/vnd.apache.arrow.stream"
+
+Kind: TypeAlias = Literal["read", "write", "stream"]
+Value = TypeVar("Value")
+
+_TIMEOUT_HEADER: Final = "omnigraph-timeout-ms"
+_CHUNKS_AHEAD: Final = 2
+_IDLE_SECONDS: Final = 30
+_COMMIT_ID_LENGTH: Final = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a route gives back: the fields of a JSON object, or a stream of bytes."""
+
+    fields: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    commit: str | None = None
+    """The commit that was read or made."""
+    status: int = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    stream: Iterator[bytes] | None = None
+    media_type: str = JSON
+    is_cacheable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCall:
+    """A request that may do what it asks for."""
+
+    hosting: Hosting
+    hosted: HostedGraph | None
+    token: Token
+    path: Mapping[str, str]
+    query: RequestModel
+    body: RequestModel
+    upload: Path | None
+    """The file that holds the body, of a route that takes uploads."""
+    accept: str
+    request_id: str
+
+    @property
+    def graph(self) -> HostedGraph:
+        """The graph that the path names."""
+        assert self.hosted is not None, "only routes below a graph ask for it"
+        return self.hosted
+
+    def fields(self, model: type[Fields]) -> Fields:
+        """The fields of the request, from the body or else from the query string."""
+        found = self.body if isinstance(self.body, model) else self.query
+        assert isinstance(found, model)
+        return found
+
+
+Work: TypeAlias = Callable[[ServerCall], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path: what it needs, what it takes and what it does. ``work`` runs in a thread."""
+
+    method: str
+    path: str
+    work: Work
+    action: Action | None
+    """What is asked of the gate; None for what any token may do."""
+    kind: Kind = "read"
+    query: type[RequestModel] = NoFields
+    body: type[RequestModel] | None = None
+    upload: type[RequestModel] | None = None
+    """The fields in the query string if the body is an upload of lines."""
+    formats: tuple[str, ...] = (JSON,)
+    successor: str | None = None
+    """The route that replaces this deprecated one."""
+    is_public: bool = False
+
+    @property
+    def is_of_graph(self) -> bool:
+        """Whether it lies below a graph."""
+        return "{graph_id}" in self.path
+
+
+# --------------------------------------------------------------------------------------------- one request
+
+
+async def answer_request(route: Route, request: Request, hosting: Hosting) -> Response:
+    """Answer a request, or turn what went wrong into the body of an error."""
+    hosted: HostedGraph | None = None
+    request_id = cast(str, request.scope["omnigraph.request_id"])
+    try:
+        token = cast("Token", request.scope["omnigraph.token"])
+        if route.is_public:
+            return _answer_at_once(route, request, hosting)
+        hosted = hosting.find_graph(request.path_params["graph_id"]) if route.is_of_graph else None
+        if route.action is not None:
+            authorize(token, route.action, "the server" if hosted is None else hosted.uri)
+        return await _answer(route, request, hosting, hosted, token)
+    except Exception as error:  # noqa: BLE001  every error has a body; unexpected ones are logged there
+        return error_response(error, _describe_context(error, request_id, hosted))
+
+
+def _answer_at_once(route: Route, request: Request, hosting: Hosting) -> Response:
+    """Answer what needs no token, no thread and no turn: whether the server lives."""
+    request_id = cast(str, request.scope["omnigraph.request_id"])
+    nobody = cast("Token", request.scope["omnigraph.token"])
+    query = build_model(route.query, _parse_query_string(request), is_text=True)
+    answer = route.work(ServerCall(hosting, None, nobody, {}, query, NoFields(), None, JSON, request_id))
+    body = orjson.dumps({**answer.fields, "request_id": request_id})
+    return Response(body, answer.status, {"Cache-Control": "no-store"}, JSON)
+
+
+def _describe_context(error: Exception, request_id: str, hosted: HostedGraph | None) -> ErrorContext:
+    if hosted is None:
+        return ErrorContext(request_id)
+    # The schema is read only where a body needs it.
+    edge_types = hosted.edge_types if isinstance(error, MergeConflicts) else ()
+    return ErrorContext(request_id, hosted.secrets, edge_types)
+
+
+def error_response(error: Exception, context: ErrorContext) -> Response:
+    """Return the response for an error."""
+    answer = to_error_answer(error, context)
+    return Response(orjson.dumps(answer.body), answer.status, dict(answer.headers), JSON)
+
+
+async def _answer(
+    route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, token: Token
+) -> Response:
+    accept = choose_format(request.headers.get("accept"), route.formats)
+    _refuse_unsupported_headers(request)
+    call = await _read_call(route, request, hosting, hosted, token, accept)
+    seconds = _find_seconds(route, request, call, streams=accept != JSON or route.kind == "stream")
+    deadline = Deadline(seconds)
+    try:
+        async with AsyncExitStack() as admitted:
+            await admitted.enter_async_context(_admit(route, call, accept, seconds))
+            hosting.deadlines.add(deadline)
+            admitted.callback(hosting.deadlines.discard, deadline)
+            etag = await _find_etag(route, request, call)
+            if etag is not None and etag in _parse_etags(request.headers.get("if-none-match")):
+                return Response(None, HTTPStatus.NOT_MODIFIED, {"ETag": etag, **_cache_headers(call)})
+            answer, body = await run_watched(request.receive, deadline, lambda: _work(route, call, deadline))
+            headers = _list_headers(route, call, answer, etag)
+            if answer.stream is None:
+                return Response(body, answer.status, headers, JSON)
+            chunks = _send_chunks(body, answer.stream, deadline)
+            return _StreamResponse(chunks, headers, answer.media_type, deadline, admitted.pop_all())
+    finally:
+        if call.upload is not None:
+            call.upload.unlink(missing_ok=True)
+
+
+def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, bytes]:
+    """Do the work, in a thread. JSON is written here too: it may be large."""
+    with deadline:
+        answer = route.work(call)
+        if answer.stream is not None:
+            # The first piece is computed before the status is sent, so that most errors still have a body.
+            return answer, next(answer.stream, b"")
+    body = orjson.dumps({**answer.fields, "request_id": call.request_id})
+    most = call.hosting.settings.limits.result_bytes
+    if route.kind == "read" and len(body) > most:
+        raise too_large(f"the answer has {len(body):,} bytes; at most {most:,} are sent as JSON")
+    return answer, body
+
+
+def too_large(message: str) -> ResultTooLarge:
+    """Return the error for an answer that is too large as JSON."""
+    return ResultTooLarge(message, hint=f"give a limit, or ask for a stream with Accept: {NDJSON} or {ARROW}")
+
+
+async def run_watched(receive: Receive, deadline: Deadline, function: Callable[[], Value]) -> Value:
+    """Run a function in a thread. If the client goes away meanwhile, cancel the deadline."""
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        deadline.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        return await anyio.to_thread.run_sync(function, limiter=CapacityLimiter(1))
+    finally:
+        watcher.cancel()
+        with suppress(asyncio.CancelledError):
+            await watcher
+
+
+async def _read_call(
+    route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, token: Token, accept: str
+) -> ServerCall:
+    limits = hosting.settings.limits
+    given = _parse_query_string(request)
+    body: RequestModel = NoFields()
+    upload: Path | None = None
+    query_model = route.query
+    if route.body is not None:
+        media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+        if media_type == NDJSON and route.upload is not None:
+            query_model = route.upload
+            upload = await _save_upload(request, hosting)
+        elif media_type == JSON:
+            most = limits.body_bytes if route.upload is None else limits.json_load_bytes
+            data = await read_body(request, most)
+            body = build_model(route.body, parse_json_body(data, limits.json_depth), is_text=False)
+        else:
+            known = JSON if route.upload is None else f"{JSON} or {NDJSON}"
+            raise RequestError(415, "unsupported_media_type", f"a body of type '{media_type}'", hint=f"send {known}")
+    try:
+        query = build_model(query_model, given, is_text=True)
+    except OmniGraphError:
+        if upload is not None:
+            upload.unlink(missing_ok=True)
+        raise
+    request_id = cast(str, request.scope["omnigraph.request_id"])
+    return ServerCall(hosting, hosted, token, request.path_params, query, body, upload, accept, request_id)
+
+
+def _parse_query_string(request: Request) -> dict[str, object]:
+    """Return the parameters; one that is given several times is a list."""
+    parameters = request.query_params
+    return {
+        name: values if len(values) > 1 else values[0]
+        for name in parameters
+        if (values := parameters.getlist(name)) != [""]
+    }
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Read a body of at most so many bytes, counted while they arrive."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in _read_parts(request, most):
+        size += len(part)
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _read_parts(request: Request, most: int) -> AsyncGenerator[bytes]:
+    declared = request.headers.get("content-length", "")
+    size = int(declared) if declared.isascii() and declared.isdigit() else 0
+    received = 0
+    if size <= most:
+        async for part in request.stream():
+            received += len(part)
+            if received > most:
+                break
+            yield part
+    if max(size, received) > most:
+        raise RequestError(413, "body_too_large", f"the body has more than {most:,} bytes", hint="send less at once")
+
+
+async def _save_upload(request: Request, hosting: Hosting) -> Path:
+    """Save a body to a file, decoded or not: a load tells by its first bytes how it is compressed."""
+    path = hosting.uploads / uuid4().hex
+    try:
+        with path.open("xb") as file:
+            async for part in _read_parts(request, hosting.settings.limits.load_bytes):
+                await anyio.to_thread.run_sync(file.write, part)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _refuse_unsupported_headers(request: Request) -> None:
+    if "idempotency-key" in request.headers:
+        raise ParameterError(
+            "this server keeps no idempotency keys",
+            hint="use 'txn' of a load, or 'if_commit', to repeat a write safely",
+        )
+
+
+def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: bool) -> float:
+    """Return the seconds that a request has: those of its kind, or fewer if it asks for fewer."""
+    limits = call.hosting.settings.limits
+    most = limits.write_seconds if route.kind == "write" else limits.stream_seconds if streams else limits.read_seconds
+    wanted = cast("int | None", getattr(call.body, "timeout_ms", None))
+    header = request.headers.get(_TIMEOUT_HEADER)
+    if header is not None:
+        if not (header.isascii() and header.isdigit() and int(header)):
+            raise ParameterError(f"{_TIMEOUT_HEADER} is '{header}'", hint="give a number of milliseconds")
+        wanted = min(int(header), wanted or int(header))
+    return most if wanted is None else min(most, wanted / 1000)
+
+
+def _admit(route: Route, call: ServerCall, accept: str, seconds: float) -> AbstractAsyncContextManager[None]:
+    admission, actor = call.hosting.admission, call.token.actor
+    if route.kind == "write" and call.hosted is not None:
+        branch = getattr(call.body, "branch", None) or getattr(call.query, "branch", None) or MAIN
+        return admission.admit_write(actor, call.hosted.id, str(branch), seconds)
+    if call.hosted is not None and (route.kind == "stream" or accept != JSON):
+        return admission.admit_stream(actor, call.hosted.id)
+    return admission.admit_read(actor)
+
+
+# --------------------------------------------------------------------------------------------- formats and caches
+
+
+def choose_format(accept: str | None, offered: tuple[str, ...]) -> str:
+    """Choose the first format that a client accepts, by its weights; the first offered one if it does not say."""
+    if accept is None or not accept.strip():
+        return offered[0]
+    wanted: list[tuple[float, int, str]] = []
+    for place, part in enumerate(accept.split(",")):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        weights = [piece.removeprefix("q=") for piece in parameters if piece.startswith("q=")]
+        with suppress(ValueError):
+            weight = float(weights[0]) if weights else 1.0
+            if weight > 0:
+                wanted.append((-weight, place, name))
+    for _, _, name in sorted(wanted):
+        for format_ in offered:
+            if name in ("*/*", format_, f"{format_.partition('/')[0]}/*"):
+                return format_
+    raise RequestError(
+        406, "not_acceptable", "no format of the answer is acceptable", hint=f"accept {', '.join(offered)}"
+    )
+
+
+async def _find_etag(route: Route, request: Request, call: ServerCall) -> str | None:
+    """Return the tag of what would be read. It costs no read of rows."""
+    if route.method != "GET" or not isinstance(call.query, ReadPlace) or call.hosted is None:
+        return None
+    branch, at = call.query.place
+    graph = call.hosted.graph
+
+    def find() -> str | None:
+        snapshot = graph.snapshot(branch, at)
+        if snapshot.commit is None:
+            return None
+        view = f"{call.token.role} {snapshot.schema_ir_hash} {call.accept}"
+        parts = (request.url.query, view)
+        return f'"{"-".join([snapshot.commit.id, *(sha256(part.encode()).hexdigest()[:12] for part in parts)])}"'
+
+    return await anyio.to_thread.run_sync(find)
+
+
+def _parse_etags(header: str | None) -> set[str]:
+    return {part.strip().removeprefix("W/") for part in (header or "").split(",")}
+
+
+def _cache_headers(call: ServerCall) -> dict[str, str]:
+    at = call.query.place[1] if isinstance(call.query, ReadPlace) else None
+    is_fixed = at is not None and len(at) == _COMMIT_ID_LENGTH and at.isalnum()
+    kept = "private, max-age=31536000, immutable" if is_fixed else "private, no-cache"
+    return {"Cache-Control": kept, "Vary": "Authorization, Accept"}
+
+
+def _list_headers(route: Route, call: ServerCall, answer: Answer, etag: str | None) -> dict[str, str]:
+    headers = dict(answer.headers)
+    if answer.commit is not None:
+        headers["Omnigraph-Commit"] = answer.commit
+    # A commit that was made after the tag was computed has another one.
+    if etag is not None and answer.commit is not None and etag.startswith(f'"{answer.commit}-'):
+        headers |= {"ETag": etag, **_cache_headers(call)}
+    else:
+        headers["Cache-Control"] = "no-store"
+    if route.successor is not None:
+        headers |= {"Deprecation": "true", "Link": f'<{route.successor}>; rel="successor-version"'}
+    return headers
+
+
+class _StreamResponse(StreamingResponse):
+    """A stream that counts as under way until its last byte is sent, or its reader is gone."""
+
+    def __init__(
+        self,
+        chunks: AsyncIterator[bytes],
+        headers: Mapping[str, str],
+        media_type: str,
+        deadline: Deadline,
+        admitted: AsyncExitStack,
+    ) -> None:
+        super().__init__(chunks, headers=headers, media_type=media_type)
+        self._deadline = deadline
+        self._admitted = admitted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream."""
+        async with self._admitted:
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                self._deadline.cancel()
+
+
+async def _send_chunks(first: bytes, rest: Iterator[bytes], deadline: Deadline) -> AsyncIterator[bytes]:
+    """Send what a thread computes. It stays two chunks ahead at most, and a reader that takes nothing is dropped."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_CHUNKS_AHEAD)
+
+    def put(item: bytes | BaseException | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result(_IDLE_SECONDS)
+
+    def produce() -> None:
+        try:
+            with deadline:
+                for chunk in rest:
+                    put(chunk)
+            put(None)
+        except Cancelled:
+            pass
+        except Exception as error:  # noqa: BLE001  whoever reads the queue raises it
+            with suppress(TimeoutError):
+                put(error)
+
+    yield first
+    producer = threading.Thread(target=produce, name="omnigraph-stream", daemon=True)
+    producer.start()
+    try:
+        while (item := await queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        deadline.cancel()
+        while not queue.empty():
+            queue.get_nowait()

@@ -1,0 +1,106 @@
+"""The description of the routes as OpenAPI, made from their models."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from omnigraph.server.calls import JSON, NDJSON, Route
+from omnigraph.server.requests import RequestModel
+
+_ERROR: Final = {
+    "type": "object",
+    "required": ["error", "type", "request_id"],
+    "properties": {
+        "error": {"type": "string"},
+        "code": {"type": ["string", "null"]},
+        "type": {"type": "string"},
+        "hint": {"type": "string"},
+        "position": {"type": "object"},
+        "problems": {"type": "array", "items": {"type": "object"}},
+        "violations": {"type": "array", "items": {"type": "object"}},
+        "merge_conflicts": {"type": "array", "items": {"type": "object"}},
+        "manifest_conflict": {"type": "object"},
+        "details": {"type": "object"},
+        "retry_after": {"type": "integer"},
+        "request_id": {"type": "string"},
+    },
+}
+
+
+def describe_route(route: Route) -> dict[str, Any]:
+    """Return what FastAPI is told about a route."""
+    extra: dict[str, Any] = {"parameters": [*_describe_path(route), *_describe_query(route)]}
+    if route.body is not None:
+        content: dict[str, Any] = {JSON: {"schema": _schema_of(route.body)}}
+        if route.upload is not None:
+            content[NDJSON] = {"schema": {"type": "string"}}
+        extra["requestBody"] = {"required": True, "content": content}
+    extra["responses"] = {
+        "200": {"description": "done", "content": {format_: {} for format_ in route.formats}},
+        "default": {"description": "an error", "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}},
+    }
+    extra["security"] = [] if route.is_public else [{"token": []}]
+    words = route.path.replace("graphs/{graph_id}", "graph").replace(":path", "").replace("{", "").replace("}", "")
+    operation_id = "_".join([route.method.lower(), *(part for part in words.split("/") if part)])
+    summary = (route.work.__doc__ or "").partition("\n")[0]
+    return {
+        "summary": summary,
+        "operation_id": operation_id,
+        "deprecated": route.successor is not None or None,
+        "openapi_extra": extra,
+    }
+
+
+def describe_server(app: FastAPI) -> None:
+    """Give the description what no single route has: the error, and how to authenticate."""
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            components = found.setdefault("components", {})
+            components.setdefault("schemas", {})["Error"] = _ERROR
+            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            for path in cast("dict[str, dict[str, Any]]", found["paths"]).values():
+                for operation in path.values():
+                    operation["responses"].pop("422", None)
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = describe
+
+
+def _describe_path(route: Route) -> list[dict[str, Any]]:
+    names = [part[1:-1].partition(":")[0] for part in route.path.split("/") if part.startswith("{")]
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+
+
+def _describe_query(route: Route) -> list[dict[str, Any]]:
+    schema = _schema_of(route.query)
+    required = cast("list[str]", schema.get("required", []))
+    properties = cast("dict[str, Any]", schema.get("properties", {}))
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": described}
+        for name, described in properties.items()
+    ]
+
+
+def _schema_of(model: type[RequestModel]) -> dict[str, Any]:
+    """Return the JSON Schema of a model, in one piece."""
+    schema = model.model_json_schema(by_alias=True)
+    definitions = cast("dict[str, Any]", schema.pop("$defs", {}))
+
+    def resolve(value: object) -> object:
+        if isinstance(value, dict):
+            found = cast("dict[str, object]", value)
+            reference = found.get("$ref")
+            if isinstance(reference, str):
+                return resolve(definitions[reference.rpartition("/")[2]])
+            return {name: resolve(each) for name, each in found.items()}
+        if isinstance(value, list):
+            return [resolve(each) for each in cast("list[object]", value)]
+        return value
+
+    return cast("dict[str, Any]", resolve(schema))

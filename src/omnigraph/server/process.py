@@ -1,0 +1,115 @@
+"""The process of a server: listen, say where, and drain when a signal asks it to stop.
+
+After SIGTERM or Ctrl-C new requests are refused, and those under way have some seconds to end. A second signal ends the
+process at once: recovery makes that safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from time import monotonic
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from omnigraph.errors import ServerUnavailable
+from omnigraph.server.app import build_app
+from omnigraph.server.hosting import Hosting, open_hosting
+from omnigraph.server.settings import ServerSettings
+
+Announce = Callable[[str], object]
+
+_DRAINED: Final = 0
+_WORK_LEFT: Final = 2
+_BACKLOG: Final = 2048
+_POLL_SECONDS: Final = 0.02
+_EXTRA_SECONDS: Final = 5.0
+_log = logging.getLogger("omnigraph.server")
+
+
+def serve(settings: ServerSettings, announce: Announce) -> int:
+    """Serve until a signal comes. ``announce`` is given lines for people: the address, and a token made for the run.
+
+    Returns 0, or 2 if work had to be left.
+    """
+    hosting, token = open_hosting(settings)
+    try:
+        listener = _listen(settings)
+        host, port = listener.getsockname()[:2]
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        config = uvicorn.Config(
+            build_app(hosting),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            proxy_headers=False,
+        )
+        server = _DrainingServer(config, hosting)
+        names = ", ".join(hosted.uri for hosted in hosting.graphs.values())
+        announce(f"serving {names} at {address}")
+        if token is not None:
+            announce(f"export OMNIGRAPH_TOKEN={token}")
+        server.run([listener])
+        return server.exit_code
+    finally:
+        hosting.close()
+
+
+def _listen(settings: ServerSettings) -> socket.socket:
+    host, port = settings.address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ServerUnavailable(
+            f"cannot listen at {settings.bind}: {error.strerror or error}", hint="give another --bind HOST:PORT"
+        ) from error
+
+
+class _DrainingServer(uvicorn.Server):
+    """Refuses new requests after the first signal, and stops when those under way have ended."""
+
+    def __init__(self, config: uvicorn.Config, hosting: Hosting) -> None:
+        super().__init__(config)
+        self._hosting = hosting
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._drain: asyncio.Task[None] | None = None
+        self.exit_code = _DRAINED
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Remember the loop, which signals wake up."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  uvicorn passes them
+        """Begin to drain; at the second signal, stop."""
+        if self._hosting.is_draining or self._loop is None:
+            self.should_exit = self.force_exit = True
+            return
+        self._hosting.is_draining = True
+        self._loop.call_soon_threadsafe(self._begin_to_drain)
+
+    def _begin_to_drain(self) -> None:
+        self._drain = asyncio.create_task(self._wait_for_requests())
+
+    async def _wait_for_requests(self) -> None:
+        _log.info("draining: %d requests are under way", self._hosting.requests_under_way)
+        end = monotonic() + self._hosting.settings.limits.drain_seconds
+        while self._hosting.requests_under_way and monotonic() < end and not self.force_exit:
+            await asyncio.sleep(_POLL_SECONDS)
+        if self._hosting.requests_under_way:
+            self._hosting.cancel_work()
+            end = monotonic() + _EXTRA_SECONDS
+            while self._hosting.requests_under_way and monotonic() < end and not self.force_exit:
+                await asyncio.sleep(_POLL_SECONDS)
+        if self._hosting.requests_under_way:
+            self.exit_code = _WORK_LEFT
+            self.force_exit = True
+            print(f"{self._hosting.requests_under_way} requests were left", file=sys.stderr)  # noqa: T201
+        self.should_exit = True

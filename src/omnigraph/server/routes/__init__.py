@@ -1,0 +1,15 @@
+"""All routes. Each module has those of one family, and declares beside each path what it asks of the gate."""
+
+from omnigraph.server.routes import about, history, query, refs, rows, schema, write
+
+ROUTES = (
+    *about.ROUTES,
+    *query.ROUTES,
+    *rows.ROUTES,
+    *write.ROUTES,
+    *schema.ROUTES,
+    *refs.ROUTES,
+    *history.ROUTES,
+)
+
+__all__ = ["ROUTES"]

@@ -1,0 +1,145 @@
+"""Routes for commits and what changed between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Final, Literal, cast
+
+import orjson
+from pydantic import AwareDatetime, BeforeValidator
+
+from omnigraph.errors import Json, ParameterError
+from omnigraph.manifest.rows import MAIN
+from omnigraph.read.changes import Diff
+from omnigraph.server.calls import JSON, NDJSON, Answer, Route, ServerCall
+from omnigraph.server.gate import Action
+from omnigraph.server.requests import Count, RequestModel
+from omnigraph.server.wire import commit_to_wire, id_of, join_chunks
+
+_COMMITS: Final = 10_000
+_ANCESTORS: Final = 200
+_ENTITIES: Final = 500
+
+
+def _to_list(value: object) -> object:
+    return cast("list[object]", value) if isinstance(value, list) else [value]
+
+
+Texts = Annotated[list[str] | None, BeforeValidator(_to_list)]
+
+
+class CommitsFields(RequestModel):
+    """Which commits of a branch to list."""
+
+    branch: str = MAIN
+    limit: Count = _COMMITS
+    before: str | None = None
+    actor: str | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+
+
+class AncestryFields(RequestModel):
+    """Which commits of all branches, or of one with what was merged into it, to list."""
+
+    branch: str | None = None
+    limit: Count = _ANCESTORS
+    before: str | None = None
+
+
+class DiffFields(RequestModel):
+    """Two states to compare, or a commit to compare with its first parent."""
+
+    a: str | None = None
+    b: str | None = None
+    commit: str | None = None
+    branch: str = MAIN
+    type: Texts = None
+    op: Texts = None
+    view: Literal["summary", "entities"] = "summary"
+    limit: Count = _ENTITIES
+    cursor: Count = 0
+
+
+def list_branch_commits(call: ServerCall) -> Answer:
+    """List the commits of a branch, newest first."""
+    asked = call.fields(CommitsFields)
+    since: datetime | None = asked.since
+    commits = call.graph.graph.commits(asked.branch, None, asked.actor, since, asked.until)
+    return _page_of_commits([commit_to_wire(commit) for commit in commits], asked.before, min(asked.limit, _COMMITS))
+
+
+def _page_of_commits(commits: list[dict[str, Json]], before: str | None, limit: int) -> Answer:
+    """Return the commits after ``before`` in a list, newest first. ``next`` is the last one, if there are more."""
+    ids = [commit["id"] for commit in commits]
+    if before is not None and before not in ids:
+        raise ParameterError(f"no commit {before} among these", hint="give the 'next' of the page before")
+    begin = 0 if before is None else ids.index(before) + 1
+    shown = commits[begin : begin + limit]
+    more = begin + limit < len(commits)
+    return Answer({"commits": shown, "next": shown[-1]["id"] if shown and more else None})
+
+
+def get_one_commit(call: ServerCall) -> Answer:
+    """Describe one commit."""
+    commit = call.graph.graph.commit(call.path["commit"])
+    return Answer(commit_to_wire(commit), commit.id)
+
+
+def list_all_ancestry(call: ServerCall) -> Answer:
+    """List commits, children before parents, with the branches and tags that point to them."""
+    asked = call.fields(AncestryFields)
+    graph = call.graph.graph
+    branches, tags = graph.branches(), graph.tags()
+    commits: list[dict[str, Json]] = [
+        {
+            **commit_to_wire(commit),
+            "heads": [branch.name for branch in branches if branch.head == commit.id],
+            "tags": [tag.name for tag in tags if tag.commit == commit.id],
+        }
+        for commit in graph.ancestry(asked.branch)
+    ]
+    return _page_of_commits(commits, asked.before, min(asked.limit, _COMMITS))
+
+
+def get_diff(call: ServerCall) -> Answer:
+    """Count what changed between two states, or list it."""
+    asked = call.fields(DiffFields)
+    diff = _compute_diff(call, asked)
+    commit = id_of(diff.after.commit)
+    if call.accept == NDJSON:
+        lines = (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in _list_records(diff, asked))
+        return Answer(commit=commit, stream=join_chunks(lines), media_type=NDJSON)
+    fields: dict[str, Json] = {**diff.heading(), "types_hidden": False, "next": None}
+    if asked.view == "entities":
+        records = list(islice(_list_records(diff, asked), asked.cursor, asked.cursor + asked.limit + 1))
+        fields["entities"] = records[: asked.limit]
+        fields["next"] = asked.cursor + asked.limit if len(records) > asked.limit else None
+    return Answer(fields, commit)
+
+
+def _compute_diff(call: ServerCall, asked: DiffFields) -> Diff:
+    graph = call.graph.graph
+    if (asked.commit is None) == (asked.a is None):
+        raise ParameterError("a diff needs 'a', or 'commit'", hint="give one of them, and perhaps 'b' with 'a'")
+    if asked.commit is None:
+        return graph.diff(asked.a or MAIN, asked.b, types=asked.type, branch=asked.branch)
+    commit = graph.commit(asked.commit)
+    if not commit.parents:
+        raise ParameterError(f"commit {commit.id} is the first one", hint="it has no parent to compare with")
+    return graph.diff(commit.parents[0], commit.id, types=asked.type, branch=asked.branch)
+
+
+def _list_records(diff: Diff, asked: DiffFields) -> Iterator[dict[str, Json]]:
+    return (record for record in diff.records() if asked.op is None or record["op"] in asked.op)
+
+
+_G: Final = "/graphs/{graph_id}"
+ROUTES: Final = (
+    Route("GET", f"{_G}/commits", list_branch_commits, Action.READ, query=CommitsFields),
+    Route("GET", f"{_G}/commits/{{commit}}", get_one_commit, Action.READ),
+    Route("GET", f"{_G}/ancestry", list_all_ancestry, Action.READ, query=AncestryFields),
+    Route("GET", f"{_G}/diff", get_diff, Action.READ, query=DiffFields, formats=(JSON, NDJSON)),
+)

@@ -1,0 +1,223 @@
+"""Routes that read rows without a query: a type, one entity, its neighbors, and exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal, cast
+
+import orjson
+import pyarrow as pa
+from pydantic import BeforeValidator, Field
+
+from omnigraph.errors import Json, NotFound, ParameterError
+from omnigraph.language.schema import TableKey
+from omnigraph.manifest.rows import MAIN
+from omnigraph.read.result import Result
+from omnigraph.read.rows import Direction, Filter, Scan
+from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
+from omnigraph.server.gate import Action
+from omnigraph.server.requests import Count, Numbers, ReadPlace
+from omnigraph.server.routes.query import ROW_FORMATS, page_of_rows, stream_rows
+from omnigraph.server.wire import id_of, join_chunks, list_types, rows_to_wire, write_arrow
+
+EntityKind = Literal["node", "edge"]
+_NEIGHBORS: Final = 100
+_FIXED_COLUMNS: Final = ("edge", "id", "from", "to", "direction", "neighbor", "neighbor_type")
+
+
+def _split_names(value: object) -> object:
+    return value.split(",") if isinstance(value, str) else value
+
+
+Names = Annotated[list[str] | None, BeforeValidator(_split_names)]
+
+
+class RowsFields(ReadPlace):
+    """The rows of one type. ``filter`` is JSON: ``{"name": "Ann"}`` or ``[["age", ">", 30]]``."""
+
+    entity: EntityKind = "node"
+    type: str
+    filter: str | None = None
+    columns: Names = None
+    limit: Count | None = None
+    offset: Count = 0
+    numbers: Numbers = "native"
+
+
+class EntityFields(ReadPlace):
+    """One node or edge."""
+
+    entity: EntityKind = "node"
+    type: str
+    id: str
+    columns: Names = None
+    numbers: Numbers = "native"
+
+
+class NeighborFields(ReadPlace):
+    """The edges of one node."""
+
+    type: str
+    id: str
+    edge: str | None = None
+    direction: Direction = "both"
+    limit: Count = _NEIGHBORS
+    offset: Count = 0
+
+
+class ExportFields(ReadPlace):
+    """The types to export; all of them without names."""
+
+    type_names: Annotated[list[str] | None, Field(min_length=1)] = None
+    table_keys: Annotated[list[str] | None, Field(min_length=1)] = None
+
+
+def list_rows(call: ServerCall) -> Answer:
+    """Read the rows of a type."""
+    asked = call.fields(RowsFields)
+    branch, at = asked.place
+    graph = call.graph.graph
+    read = graph.nodes if asked.entity == "node" else graph.edges
+    scan = read(asked.type, _parse_filter(asked.filter), asked.columns, branch, at)
+    result = _to_result(asked.type, scan)
+    if call.accept != JSON:
+        return stream_rows(call, result, is_safe=asked.numbers == "safe")
+    fields = page_of_rows(call, result, asked.offset, asked.limit, is_safe=asked.numbers == "safe")
+    return Answer({"query_name": asked.type, **fields}, id_of(scan.commit))
+
+
+def _parse_filter(text: str | None) -> Filter | None:
+    if text is None:
+        return None
+    try:
+        found = cast("object", orjson.loads(text))
+    except orjson.JSONDecodeError as error:
+        raise ParameterError(
+            f"filter is not JSON: {error}", hint='give {"name": "Ann"} or [["age", ">", 30]]'
+        ) from None
+    if isinstance(found, list):
+        parts = cast("list[object]", found)
+        return cast("Filter", [tuple(cast("list[object]", each)) if isinstance(each, list) else each for each in parts])
+    return cast("Filter", found)
+
+
+def _to_result(name: str, scan: Scan) -> Result:
+    return Result(name, scan.schema, lambda: iter(scan), branch=scan.branch, commit=scan.commit)
+
+
+def get_one_entity(call: ServerCall) -> Answer:
+    """Read one node or edge, and count the edges of a node."""
+    asked = call.fields(EntityFields)
+    branch, at = asked.place
+    graph = call.graph.graph
+    read = graph.nodes if asked.entity == "node" else graph.edges
+    scan = read(asked.type, {"id": asked.id}, asked.columns, branch, at)
+    rows = rows_to_wire(scan.to_arrow(), is_safe=asked.numbers == "safe")
+    if not rows:
+        raise NotFound(f"no {asked.type} '{asked.id}'", hint="check its id")
+    degrees: list[Json] = []
+    if asked.entity == "node":
+        counts = graph.degrees(asked.type, asked.id, branch=branch, at=at)
+        degrees = [{"edge": edge, "direction": way, "count": count} for (edge, way), count in counts.items()]
+    return Answer(
+        {
+            "entity": asked.entity,
+            "type": asked.type,
+            "id": asked.id,
+            "properties": rows[0],
+            "types": list_types(scan.schema),
+            "degrees": degrees,
+            "branch": scan.branch,
+            "commit": id_of(scan.commit),
+        },
+        id_of(scan.commit),
+    )
+
+
+def list_neighbors(call: ServerCall) -> Answer:
+    """List edges of a node, and the nodes at their other ends."""
+    asked = call.fields(NeighborFields)
+    branch, at = asked.place
+    graph = call.graph.graph
+    snapshot = graph.snapshot(branch, at)
+    commit = id_of(snapshot.commit)
+    found = graph.neighbors(
+        asked.type, asked.id, asked.edge, asked.direction, branch, at, limit=asked.limit + 1, offset=asked.offset
+    )
+    shown = found.slice(0, min(asked.limit, found.num_rows))
+    following = {"at": commit, "offset": asked.offset + shown.num_rows} if found.num_rows > asked.limit else None
+    rows = rows_to_wire(shown, is_safe=False)
+    return Answer(
+        {
+            "edges": [_edge_to_json(row) for row in rows],
+            "nodes": _list_ends(rows),
+            "next": following,
+            "branch": snapshot.branch,
+            "commit": commit,
+        },
+        commit,
+    )
+
+
+def _edge_to_json(row: dict[str, Json]) -> Json:
+    properties = {name: value for name, value in row.items() if name not in _FIXED_COLUMNS}
+    return {
+        "type": row["edge"],
+        "id": row["id"],
+        "from": row["from"],
+        "to": row["to"],
+        "direction": row["direction"],
+        "properties": properties,
+    }
+
+
+def _list_ends(rows: Sequence[dict[str, Json]]) -> list[Json]:
+    ends = dict.fromkeys((str(row["neighbor_type"]), str(row["neighbor"])) for row in rows)
+    return [{"type": type_, "id": id_, "label": id_} for type_, id_ in ends]
+
+
+def export_graph(call: ServerCall) -> Answer:
+    """Stream the graph, or some types, as lines of JSON; one type also as Arrow."""
+    asked = call.fields(ExportFields)
+    branch, at = asked.place
+    graph = call.graph.graph
+    names = _select_types(asked)
+    commit = id_of(graph.snapshot(branch, at).commit)
+    if call.accept == ARROW:
+        return _export_arrow(call, names, branch, at)
+    lines = graph.export(types=names, branch=branch, at=at)
+    pieces: Iterator[bytes] = (line.encode() for line in lines)
+    return Answer(commit=commit, stream=join_chunks(pieces), media_type=NDJSON)
+
+
+def _select_types(asked: ExportFields) -> list[str] | None:
+    if asked.table_keys is None:
+        return asked.type_names
+    return [*(asked.type_names or ()), *(TableKey(key).type_name for key in asked.table_keys)]
+
+
+def _export_arrow(call: ServerCall, names: list[str] | None, branch: str, at: str | None) -> Answer:
+    if names is None or len(names) != 1:
+        raise ParameterError("Arrow is a stream of one type", hint="name one type, or accept lines of JSON")
+    graph = call.graph.graph
+    is_node = names[0] in graph.snapshot(branch or MAIN, at).catalog().nodes
+    scan = (graph.nodes if is_node else graph.edges)(names[0], branch=branch, at=at)
+    batches: Iterator[pa.RecordBatch] = iter(scan)
+    return Answer(commit=id_of(scan.commit), stream=join_chunks(write_arrow(scan.schema, batches)), media_type=ARROW)
+
+
+_G: Final = "/graphs/{graph_id}"
+ROUTES: Final = (
+    Route("GET", f"{_G}/rows", list_rows, Action.READ, query=RowsFields, formats=ROW_FORMATS),
+    Route("GET", f"{_G}/entity", get_one_entity, Action.READ, query=EntityFields),
+    Route("GET", f"{_G}/entity/neighbors", list_neighbors, Action.READ, query=NeighborFields),
+    Route(
+        "POST",
+        f"{_G}/export",
+        export_graph,
+        Action.EXPORT,
+        "stream",
+        body=ExportFields,
+        formats=(NDJSON, ARROW),
+    ),
+)

@@ -1,0 +1,88 @@
+"""Routes that show, plan and change the schema."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from omnigraph.errors import Json
+from omnigraph.server.calls import Answer, Route, ServerCall
+from omnigraph.server.gate import Action
+from omnigraph.server.requests import ReadPlace, RequestModel, to_schema_source
+from omnigraph.server.wire import catalog_to_wire, id_of
+
+
+class SchemaPlace(ReadPlace):
+    """Which schema to show, and how."""
+
+    view: Literal["source", "catalog"] = "source"
+
+
+class SchemaPlanFields(RequestModel):
+    """A new schema."""
+
+    schema_source: str
+    allow_data_loss: bool = False
+
+
+class SchemaApplyFields(SchemaPlanFields):
+    """A new schema to change to."""
+
+    rewrite_ids: bool = False
+    message: str | None = None
+
+
+def get_schema(call: ServerCall) -> Answer:
+    """Show the schema, as text or as a list of types."""
+    asked = call.fields(SchemaPlace)
+    branch, at = asked.place
+    graph = call.graph.graph
+    snapshot = graph.snapshot(branch, at)
+    schema = graph.schema if at is None else graph.schema_at(at, branch)
+    commit = id_of(snapshot.commit)
+    shown: dict[str, Json] = (
+        {"schema_source": schema.text} if asked.view == "source" else catalog_to_wire(schema.catalog)
+    )
+    return Answer({**shown, "hash": schema.hash, "branch": snapshot.branch, "commit": commit}, commit)
+
+
+def plan_new_schema(call: ServerCall) -> Answer:
+    """Show the steps to a new schema. Nothing is changed."""
+    asked = call.fields(SchemaPlanFields)
+    plan = call.graph.graph.plan_schema(to_schema_source(asked.schema_source), allow_data_loss=asked.allow_data_loss)
+    return Answer({**plan.to_json(), "breaks": []})
+
+
+def apply_new_schema(call: ServerCall) -> Answer:
+    """Change the schema in one commit on main."""
+    asked = call.fields(SchemaApplyFields)
+    graph = call.graph.graph
+    applied = graph.apply_schema(
+        to_schema_source(asked.schema_source),
+        allow_data_loss=asked.allow_data_loss,
+        rewrite_ids=asked.rewrite_ids,
+        message=asked.message,
+        actor=call.token.actor,
+    )
+    commit = id_of(applied.commit)
+    return Answer(
+        {
+            "uri": call.graph.uri,
+            "supported": True,
+            "applied": applied.applied,
+            "step_count": len(applied.steps),
+            "manifest_version": graph.snapshot().manifest_version,
+            "steps": [step.to_json() for step in applied.steps],
+            "actor_id": call.token.actor,
+            "commit": commit,
+            "replayed": False,
+        },
+        commit,
+    )
+
+
+_G: Final = "/graphs/{graph_id}/schema"
+ROUTES: Final = (
+    Route("GET", _G, get_schema, Action.READ, query=SchemaPlace),
+    Route("POST", f"{_G}/plan", plan_new_schema, Action.READ, body=SchemaPlanFields),
+    Route("POST", f"{_G}/apply", apply_new_schema, Action.SCHEMA_APPLY, "write", body=SchemaApplyFields),
+)

@@ -1,0 +1,260 @@
+"""Routes that write: mutations, transactions and loads."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+
+import orjson
+import pyarrow as pa
+from pydantic import AliasChoices, Field
+
+from omnigraph.deadlines import check_deadline
+from omnigraph.errors import Json
+from omnigraph.language.query import find_query
+from omnigraph.language.schema import TableKey
+from omnigraph.manifest.rows import MAIN
+from omnigraph.server.calls import Answer, Route, ServerCall
+from omnigraph.server.errors import RequestError
+from omnigraph.server.gate import Action, authorize
+from omnigraph.server.requests import RequestModel, WriteFields, parse_txn, to_query_source
+from omnigraph.server.settings import Limits
+from omnigraph.server.wire import id_of
+from omnigraph.write.load import LoadResult
+from omnigraph.write.row_values import only_inline_blobs
+
+MOST_REJECTS: Final = 100
+_BLOCK: Final = 1 << 20
+_MOST_RETRIES: Final = 100
+_CODECS: Final[Mapping[bytes, Literal["gzip", "zstd"]]] = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
+
+
+class MutateFields(WriteFields):
+    """A mutation."""
+
+    query: Annotated[str, Field(validation_alias=AliasChoices("query", "query_source"))]
+    name: Annotated[str | None, Field(validation_alias=AliasChoices("name", "query_name"))] = None
+    params: dict[str, Any] | None = None
+    retries: Annotated[int, Field(ge=0, le=_MOST_RETRIES)] = 0
+
+
+class Step(RequestModel):
+    """One mutation of a transaction."""
+
+    query: str
+    name: str | None = None
+    params: dict[str, Any] | None = None
+
+
+class TransactionFields(RequestModel):
+    """Mutations that become one commit."""
+
+    steps: Annotated[list[Step], Field(min_length=1)]
+    branch: str = MAIN
+    message: str | None = None
+
+
+class _LoadOptions(RequestModel):
+    branch: str = MAIN
+    from_: Annotated[str | None, Field(alias="from")] = None
+    mode: Literal["append", "merge", "overwrite", "update"] = "merge"
+    on_error: Literal["fail", "quarantine"] = "fail"
+    check: bool = False
+    message: str | None = None
+    txn: str | None = None
+
+
+class LoadFields(_LoadOptions):
+    """Records as one text of lines, as release 0.8 sends them."""
+
+    data: str
+
+
+class UploadFields(_LoadOptions):
+    """The options of a load whose body is the records."""
+
+
+def run_mutation(call: ServerCall) -> Answer:
+    """Run an insert, update or delete as one commit."""
+    asked = call.fields(MutateFields)
+    source = to_query_source(asked.query)
+    with only_inline_blobs():
+        result = call.graph.graph.mutate(
+            source,
+            asked.name,
+            asked.params,
+            branch=asked.branch,
+            if_commit=asked.if_commit,
+            retries=asked.retries,
+            message=asked.message,
+            actor=call.token.actor,
+        )
+    commit = id_of(result.commit)
+    return Answer(
+        {
+            "branch": asked.branch,
+            "query_name": find_query(source, asked.name).name,
+            "affected_nodes": result.affected_nodes,
+            "affected_edges": result.affected_edges,
+            "actor_id": call.token.actor,
+            "commit": commit,
+            "replayed": False,
+        },
+        commit,
+    )
+
+
+def run_transaction(call: ServerCall) -> Answer:
+    """Run several mutations as one commit, or none of them."""
+    asked = call.fields(TransactionFields)
+    steps: list[Json] = []
+    with (
+        only_inline_blobs(),
+        call.graph.graph.transaction(asked.branch, asked.message, call.token.actor) as transaction,
+    ):
+        for step in asked.steps:
+            source = to_query_source(step.query)
+            done = transaction.mutate(source, step.name, step.params)
+            steps.append(
+                {
+                    "query_name": find_query(source, step.name).name,
+                    "affected_nodes": done.affected_nodes,
+                    "affected_edges": done.affected_edges,
+                }
+            )
+    result = transaction.result
+    assert result is not None, "the block ended without an error"
+    commit = id_of(result.commit)
+    return Answer(
+        {
+            "branch": asked.branch,
+            "affected_nodes": result.affected_nodes,
+            "affected_edges": result.affected_edges,
+            "actor_id": call.token.actor,
+            "commit": commit,
+            "replayed": False,
+            "steps": steps,
+        },
+        commit,
+    )
+
+
+def run_load(call: ServerCall) -> Answer:
+    """Load records as one commit. They are in the body: no path and no URI is read."""
+    asked = call.fields(_LoadOptions)
+    graph = call.graph.graph
+    is_new = asked.from_ is not None and asked.branch not in graph.info().branches
+    if is_new:
+        authorize(call.token, Action.BRANCH_CREATE, call.graph.uri)
+    rejects = call.hosting.uploads / f"{call.request_id}-{id(call)}.jsonl"
+    try:
+        with _open_records(call, asked) as records, only_inline_blobs():
+            result = graph.load(
+                records,
+                mode=asked.mode,
+                branch=asked.branch,
+                from_branch=asked.from_ if is_new else None,
+                on_error=asked.on_error,
+                rejects=rejects if asked.on_error == "quarantine" else None,
+                txn=parse_txn(asked.txn),
+                engine="local",
+                message=asked.message,
+                actor=call.token.actor,
+                check=asked.check,
+            )
+        shown, more = _read_rejects(rejects)
+    finally:
+        rejects.unlink(missing_ok=True)
+    return Answer(
+        {
+            **_load_to_wire(result),
+            "uri": call.graph.uri,
+            "base_branch": asked.from_ or MAIN,
+            "branch_created": is_new and not asked.check,
+            "actor_id": call.token.actor,
+            "rejects": shown,
+            "rejects_truncated": more,
+        },
+        id_of(result.commit),
+    )
+
+
+def _load_to_wire(result: LoadResult) -> dict[str, Json]:
+    counts = {
+        **{TableKey.of_node(name): count for name, count in result.nodes.items()},
+        **{TableKey.of_edge(name): count for name, count in result.edges.items()},
+    }
+    return {
+        "branch": result.branch,
+        "mode": result.mode,
+        "tables": [{"table_key": str(key), "rows_loaded": count} for key, count in counts.items()],
+        "commit": id_of(result.commit),
+        "nodes": dict(result.nodes),
+        "edges": dict(result.edges),
+        "rejected": result.rejected,
+        "replayed": result.replayed,
+    }
+
+
+def _open_records(call: ServerCall, asked: _LoadOptions) -> io.BufferedIOBase:
+    """Open the records of a load: the text of a JSON body, or the file of an upload, decompressed."""
+    if isinstance(asked, LoadFields):
+        return io.BytesIO(asked.data.encode("utf-8", "surrogatepass"))
+    assert call.upload is not None, "a body that is not JSON was saved"
+    return _decode_upload(call.upload, call.hosting.settings.limits)
+
+
+def _decode_upload(path: Path, limits: Limits) -> io.BufferedIOBase:
+    """Decompress an upload beside itself. What would grow too large is refused while it grows."""
+    with path.open("rb") as file:
+        codec = _CODECS.get(file.read(2))
+    if codec is None:
+        return path.open("rb")
+    most = min(limits.load_decoded_bytes, max(path.stat().st_size * limits.load_ratio, _BLOCK))
+    decoded = path.with_suffix(".decoded")
+    size = 0
+    try:
+        with decoded.open("xb") as target, pa.input_stream(str(path), compression=codec) as source:
+            while block := source.read(_BLOCK):
+                check_deadline()
+                size += len(block)
+                if size > most:
+                    raise RequestError(
+                        413, "body_too_large", f"the body has more than {most:,} bytes once it is decompressed"
+                    )
+                target.write(block)
+        opened = decoded.open("rb")
+    except OSError as error:
+        raise RequestError(400, "bad_body", f"the body is not valid {codec}", hint="send it again") from error
+    finally:
+        # An open file can be read after its name is gone.
+        if decoded.exists():
+            decoded.unlink()
+    return opened
+
+
+def _read_rejects(path: Path) -> tuple[list[Json], bool]:
+    """Return the first rejected records, and whether there are more."""
+    if not path.exists():
+        return [], False
+    shown: list[Json] = []
+    with path.open("rb") as file:
+        for line in file:
+            if len(shown) == MOST_REJECTS:
+                return shown, True
+            shown.append(cast("Json", orjson.loads(line)))
+    return shown, False
+
+
+_G: Final = "/graphs/{graph_id}"
+ROUTES: Final = (
+    Route("POST", f"{_G}/mutate", run_mutation, Action.CHANGE, "write", body=MutateFields),
+    Route("POST", f"{_G}/change", run_mutation, Action.CHANGE, "write", body=MutateFields, successor="mutate"),
+    Route("POST", f"{_G}/transaction", run_transaction, Action.CHANGE, "write", body=TransactionFields),
+    Route("POST", f"{_G}/load", run_load, Action.CHANGE, "write", body=LoadFields, upload=UploadFields),
+    Route(
+        "POST", f"{_G}/ingest", run_load, Action.CHANGE, "write", body=LoadFields, upload=UploadFields, successor="load"
+    ),
+)

@@ -1,0 +1,117 @@
+"""The settings of a server: what it serves, where, to whom, and within which limits."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from omnigraph.errors import ParameterError
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+DEFAULT_BIND: Final = "127.0.0.1:8080"
+DEFAULT_GRAPH: Final = "default"
+"""The one graph of a server is served under this id too."""
+_GRAPH_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may cost. Times are seconds where the name does not say otherwise."""
+
+    read_seconds: float = 30
+    stream_seconds: float = 600
+    write_seconds: float = 120
+    rows: int = 10_000
+    """Rows of a JSON answer without ``limit``."""
+    result_bytes: int = 32 * _MIB
+    body_bytes: int = 2 * _MIB
+    json_load_bytes: int = 32 * _MIB
+    load_bytes: int = 256 * _MIB
+    load_decoded_bytes: int = 2048 * _MIB
+    load_ratio: int = 200
+    """Decoded bytes for each byte that was sent."""
+    json_depth: int = 64
+    read_threads: int = 2 * (os.cpu_count() or 1) + 4
+    write_threads: int = 8
+    actor_reads: int = 16
+    actor_writes: int = 8
+    branch_queue: int = 16
+    """Writers of one branch that may wait."""
+    branch_writers: int = 4
+    """Writers of one branch that prepare their changes at the same time. Its lock serializes their commits."""
+    read_wait_ms: int = 2_000
+    write_wait_ms: int = 20_000
+    exports: int = 4
+    failed_logins: int = 10
+    """Per minute and address."""
+    drain_seconds: float = 25
+
+
+@dataclass(frozen=True, slots=True)
+class ServedGraph:
+    """One graph to serve."""
+
+    id: str
+    uri: str
+    read_only: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Everything that a server is started with. Without ``tokens``, one token is made for the run."""
+
+    graphs: tuple[ServedGraph, ...]
+    bind: str = DEFAULT_BIND
+    tokens: Path | None = None
+    actor: str | None = None
+    is_unauthenticated: bool = False
+    hosts: tuple[str, ...] = ()
+    """Names that requests may use for this server, beside those of loopback."""
+    limits: Limits = Limits()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and the port to listen at."""
+        return parse_bind(self.bind)
+
+    def check(self) -> None:
+        """Refuse settings that would open the server to strangers."""
+        host, _ = self.address
+        if host not in LOOPBACK and self.is_unauthenticated:
+            raise ParameterError(
+                f"--unauthenticated on {host}: everybody who reaches this machine could change the graph",
+                hint="bind to 127.0.0.1, or create tokens and give --tokens FILE",
+            )
+        if host not in LOOPBACK and self.tokens is None:
+            raise ParameterError(
+                f"{host} can be reached from other machines, and there is no tokens file",
+                hint="`omnigraph token create --actor NAME --tokens FILE`, then give --tokens FILE",
+            )
+        if self.is_unauthenticated and self.tokens is not None:
+            raise ParameterError("--tokens and --unauthenticated exclude each other", hint="leave out one of them")
+
+
+def parse_bind(text: str) -> tuple[str, int]:
+    """Parse ``HOST:PORT``; an IPv6 address stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise ParameterError(f"cannot listen at '{text}'", hint="give HOST:PORT, such as 127.0.0.1:8080")
+    return host, int(port)
+
+
+def make_graph_id(uri: str) -> str:
+    """Return the id of a graph by default: the name of its folder, in lower case, with ``-`` for other characters."""
+    name = uri.rstrip("/").rpartition("/")[2].lower().removesuffix(".og")
+    return re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:64] or DEFAULT_GRAPH
+
+
+def is_graph_id(text: str) -> bool:
+    """Whether a text can be the id of a graph in a URL."""
+    return _GRAPH_ID.fullmatch(text) is not None and text != "policies"

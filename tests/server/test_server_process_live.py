@@ -1,0 +1,112 @@
+"""A real process: it says where it listens, follows its tokens file, and drains when it is asked to stop."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from omnigraph.server import Role, create_token, revoke_token
+
+WAIT = 60
+# The child serves a query that ends when a file appears: the test, not the clock, says when.
+SLOW = """
+import sys, pathlib
+from omnigraph.cli.app import main
+from omnigraph.graph import Graph
+from omnigraph.deadlines import check_deadline
+gate = pathlib.Path(sys.argv.pop(1))
+read = Graph.query
+def query(self, *args, **kwargs):
+    (gate / "began").touch()
+    while not (gate / "go").exists():
+        check_deadline()
+    return read(self, *args, **kwargs)
+Graph.query = query
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    process: subprocess.Popen[str]
+    address: str
+    lines: tuple[str, ...]
+
+
+@contextmanager
+def serving(graph: Path, *words: str, gate: Path) -> Generator[Server]:
+    command = [sys.executable, "-c", SLOW, str(gate), "serve", "-g", str(graph), "--bind", "127.0.0.1:0", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            first = process.stderr.readline()
+            found = re.search(r"at (http://127\.0\.0\.1:\d+)", first)
+            assert found is not None, first + process.stderr.read()
+            more = () if "--tokens" in words else (process.stderr.readline(),)
+            yield Server(process, found.group(1), (first, *more))
+        finally:
+            process.kill()
+
+
+def test_a_token_revoked_and_a_stop_that_waits_for_work(graph_path: Path, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.json"
+    kept, text = create_token(tokens, "act-ines", Role.READ, None, None)
+    gone, other = create_token(tokens, "act-bob", Role.READ, None, None)
+    with serving(graph_path, "--tokens", str(tokens), gate=tmp_path) as server, httpx.Client(timeout=WAIT) as http:
+
+        def get(path: str, token: str) -> httpx.Response:
+            return http.get(f"{server.address}{path}", headers={"Authorization": f"Bearer {token}"})
+
+        assert get("/whoami", other).json()["actor"] == "act-bob"
+        revoke_token(tokens, gone.id)
+        assert get("/whoami", other).status_code == 401
+        assert get("/graphs/brain/rows?type=City", text).json()["row_count"] == 1
+        query = "query q() { match { $c: City } return { $c.name } }"
+        program = (
+            "import sys, httpx; a = httpx.post(sys.argv[1] + '/graphs/brain/query', json={'query': sys.argv[3]}, "
+            "headers={'Authorization': 'Bearer ' + sys.argv[2]}, timeout=60); print(a.status_code, a.json()['rows'])"
+        )
+        asking = subprocess.Popen(
+            [sys.executable, "-c", program, server.address, text, query], stdout=subprocess.PIPE, text=True
+        )
+        with asking:
+            while not (tmp_path / "began").exists():
+                assert asking.poll() is None
+            server.process.send_signal(signal.SIGTERM)
+            while (ready := get("/readyz", text)).status_code == 200:
+                pass
+            assert ready.json()["status"] == "draining"
+            refused = get("/whoami", text)
+            assert (refused.status_code, refused.headers["connection"]) == (503, "close")
+            (tmp_path / "go").touch()
+            answered, _ = asking.communicate(timeout=WAIT)
+        assert answered == "200 [{'c.name': 'ulm'}]\n"
+        assert server.process.wait(WAIT) == 0
+        assert kept.actor == "act-ines"
+
+
+def test_zero_configuration_and_a_second_signal(graph_path: Path, tmp_path: Path) -> None:
+    with serving(graph_path, "--as", "act-me", gate=tmp_path) as server:
+        token = server.lines[1].removeprefix("export OMNIGRAPH_TOKEN=").strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        me = httpx.get(f"{server.address}/whoami", headers=headers, timeout=WAIT).json()
+        assert (me["actor"], me["role"]) == ("act-me", "admin")
+        port = server.address.rpartition(":")[2]
+        other = subprocess.run(
+            [sys.executable, "-m", "omnigraph", "serve", "-g", str(graph_path), "--bind", f"127.0.0.1:{port}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert other.returncode == 1
+        assert "cannot listen at" in other.stderr
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(WAIT) == 0
