@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from omnigraph import analytics
-    from omnigraph.analytics import GraphProjection
+    from omnigraph.analytics import Analysis, GraphProjection
     from omnigraph.maintain import cleanup, optimize, repair, verify
     from omnigraph.maintain.cleanup import Cleaned
     from omnigraph.maintain.optimize import Optimized
@@ -586,7 +586,12 @@ class Graph:
     @property
     def analytics(self) -> GraphProjection:
         """Algorithms over the graph: all types on main, or what ``project`` chooses."""
-        return analytics.project_all(self._manifest, self.timeout)
+        target = analytics.WriteTarget(self._manifest, self.actor, is_writable=self.mode == "rw")
+        return analytics.project_all(target, self.timeout)
+
+    def analyses(self, branch: str = MAIN, *, timeout: Timeout = None) -> list[Analysis]:
+        """List the results of algorithms that were written on a branch, newest first, and whether they are stale."""
+        return analytics.list_analyses(self._manifest, branch)
 
     def spark(self, session: SparkSession | None = None) -> SparkGraph:
         """Return the graph as Spark works on it: in the given session, the running one, or a new one."""

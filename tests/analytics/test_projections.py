@@ -110,6 +110,7 @@ def test_edge_types_have_directions_of_their_own(graph: Graph) -> None:
     assert mixed.degree().provenance.projection == {
         "nodes": ["Port", "Vessel"],
         "edges": {"CallsAt": "in", "Knows": "both"},
+        "branch": "main",
     }
 
 
@@ -186,7 +187,12 @@ def test_the_description_says_what_was_computed(graph: Graph) -> None:
     assert found.to_json() == {
         "algorithm": "pagerank",
         "parameters": {"damping": 0.85, "iterations": 20, "personalize": ["rot"]},
-        "projection": {"nodes": ["Port"], "edges": {"Leg": "out"}, "filters": {"Port": "{'size': 9}"}},
+        "projection": {
+            "nodes": ["Port"],
+            "edges": {"Leg": "out"},
+            "filters": {"Port": "{'size': 9}"},
+            "branch": "main",
+        },
         "engine": "local",
         "columns": ["type", "id", "rank"],
         "branch": "main",

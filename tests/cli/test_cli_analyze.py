@@ -59,7 +59,7 @@ def test_json_has_the_documented_keys(omnigraph: Command) -> None:
         "row_count",
     ]
     assert found["parameters"] == {"source": "7"}
-    assert found["projection"] == {"nodes": ["Port"], "edges": {"Leg": "both"}}
+    assert found["projection"] == {"nodes": ["Port"], "edges": {"Leg": "both"}, "branch": "main"}
     rows = cast("list[dict[str, Json]]", found["rows"])
     assert [(row["id"], row["distance"]) for row in rows] == [("7", 0), ("ham", 2), ("osl", 2), ("rot", 1)]
 
@@ -86,6 +86,8 @@ def test_parameters_are_json_or_text(omnigraph: Command) -> None:
         (("bfs",), 1, "bfs needs the parameter 'source'"),
         (("bfs", "-p", "source"), 2, "-p takes NAME=VALUE"),
         (("wcc", "--json", "--format", "csv"), 2, "--json and --format csv cannot be used together"),
+        (("wcc", "--create"), 2, "need --write PROPERTY"),
+        (("wcc", "--write", "x", "--top", "3"), 2, "--top and --format are for rows"),
         (("wcc", "--timeout", "0.000001"), 1, "not done in 1e-06 s"),
     ],
 )
@@ -93,6 +95,30 @@ def test_what_is_wrong_is_said(omnigraph: Command, words: tuple[str, ...], exit_
     answer = omnigraph("analyze", *words)
     assert answer.code == exit_code
     assert complaint in answer.err + answer.out
+
+
+@pytest.mark.usefixtures("ports")
+def test_values_are_written_to_a_branch_and_their_state_is_told(omnigraph: Command) -> None:
+    words = ("analyze", "pagerank", "--edge", "Leg", "--write", "rank", "--to", "rank/june")
+    refused = omnigraph(*words, "--from", "main")
+    assert (refused.code, "Port has no property 'rank'" in refused.err) == (1, True)
+    answer = omnigraph(*words, "--from", "main", "--create", "-m", "ranked", "--json", "--as", "act-ann")
+    assert (answer.code, answer.json["nodes"], answer.json["branch"]) == (0, {"Port": 4}, "rank/june")
+    shown = omnigraph("commit", "show", str(answer.json["commit"]), "--json").json
+    assert str(shown["message"]).startswith("ranked\n\nAlgorithm: pagerank\n")
+    assert shown["actor"] == "act-ann"
+    assert omnigraph("analyze", "status").err == "no analyses\n"
+    status = omnigraph("analyze", "status", "--branch", "rank/june")
+    assert [line.split()[0] for line in status.out.splitlines()] == ["written", "Port.rank"]
+    assert status.out.splitlines()[1].endswith("current")
+    (found,) = cast(
+        "list[dict[str, Json]]", omnigraph("analyze", "status", "--branch", "rank/june", "--json").json["analyses"]
+    )
+    assert (found["written"], found["is_stale"], found["commit"]) == (["Port.rank"], False, answer.json["commit"])
+    # The schema changed on main, so this is another source; then nothing is new.
+    assert omnigraph(*words).code == 0
+    again = omnigraph(*words)
+    assert (again.code, "loaded before" in again.out) == (0, True)
 
 
 def test_the_algorithms_are_listed(omnigraph: Command) -> None:

@@ -18,15 +18,16 @@ from omnigraph.analytics.distances import UNREACHABLE, measure_hops, measure_pat
 from omnigraph.analytics.neighbourhoods import compute_clustering, count_triangles
 from omnigraph.analytics.projected_graph import ProjectedGraph, load_projection
 from omnigraph.analytics.projection_spec import ProjectionPlan, ProjectionSpec, make_spec, plan_projection
+from omnigraph.analytics.provenance import Provenance
 from omnigraph.analytics.ranking import compute_degrees, compute_pagerank
-from omnigraph.analytics.result import AnalyticsResult, Provenance
+from omnigraph.analytics.result import AnalyticsResult
 from omnigraph.analytics.sparse import Numbers
+from omnigraph.analytics.write_back import WriteTarget
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, check_deadline, observe_timeouts
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.source import suggest_name
 from omnigraph.manifest.contract import load_schema_of
-from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
@@ -46,8 +47,8 @@ class GraphProjection:
     ``graph.analytics`` is the projection of all types on main; :meth:`project` chooses others.
     """
 
-    def __init__(self, manifest: Manifest, spec: ProjectionSpec, timeout: Timeout = None) -> None:
-        self._manifest = manifest
+    def __init__(self, target: WriteTarget, spec: ProjectionSpec, timeout: Timeout = None) -> None:
+        self._target = target
         self._spec = spec
         self.timeout = timeout
 
@@ -68,7 +69,7 @@ class GraphProjection:
         as they point (``"out"``), against it (``"in"``) or both ways; ``edges={"Knows": "both"}`` says it for a type.
         """
         spec = make_spec(nodes, edges, weight, direction, filters, branch, at)
-        return GraphProjection(self._manifest, spec, self.timeout)
+        return GraphProjection(self._target, spec, self.timeout)
 
     # ----------------------------------------------------------------------------------------- algorithms
 
@@ -158,10 +159,11 @@ class GraphProjection:
 
     def _begin(self, algorithm: str, parameters: Mapping[str, Json]) -> _AlgorithmRun:
         """Read the projection at its commit."""
-        snapshot = take_snapshot(self._manifest, self._spec.branch, self._spec.at)
-        catalog = load_schema_of(self._manifest, snapshot.schema_ir_hash).catalog
+        snapshot = take_snapshot(self._target.manifest, self._spec.branch, self._spec.at)
+        catalog = load_schema_of(self._target.manifest, snapshot.schema_ir_hash).catalog
         plan = plan_projection(self._spec, catalog)
-        return _AlgorithmRun(algorithm, parameters, snapshot, plan, load_projection(snapshot, catalog, plan))
+        projected = load_projection(snapshot, catalog, plan)
+        return _AlgorithmRun(algorithm, parameters, snapshot, plan, projected, self._target)
 
     def __repr__(self) -> str:
         spec = self._spec
@@ -177,6 +179,7 @@ class _AlgorithmRun:
     snapshot: Snapshot
     plan: ProjectionPlan
     projected: ProjectedGraph
+    target: WriteTarget
 
     def finish(self, **columns: Values | Positions | Numbers) -> AnalyticsResult:
         """Return the result: a row for each node, with these columns."""
@@ -187,8 +190,9 @@ class _AlgorithmRun:
         names = ["type", "id", *columns]
         assert tuple(names[2:]) == ALGORITHMS[self.algorithm].columns
         table = pa.table([self.projected.types, self.projected.ids, *values], names=names)
-        provenance = Provenance(self.algorithm, self.parameters, self.plan.to_json(), "local", version("omnigraph"))
-        return AnalyticsResult(provenance, table, branch=self.snapshot.branch, commit=self.snapshot.commit)
+        projection: dict[str, Json] = {**self.plan.to_json(), "branch": self.snapshot.branch}
+        provenance = Provenance(self.algorithm, self.parameters, projection, "local", version("omnigraph"))
+        return AnalyticsResult(provenance, table, self.target, branch=self.snapshot.branch, commit=self.snapshot.commit)
 
     def finish_groups(self, name: str, groups: Positions) -> AnalyticsResult:
         """Return a result whose values are nodes that stand for groups: their numbers, types and ids."""
@@ -252,9 +256,9 @@ def _to_json(given: object) -> Json:
             return str(given)
 
 
-def project_all(manifest: Manifest, timeout: Timeout) -> GraphProjection:
+def project_all(target: WriteTarget, timeout: Timeout) -> GraphProjection:
     """Return the projection of all types on main."""
-    return GraphProjection(manifest, ProjectionSpec(), timeout)
+    return GraphProjection(target, ProjectionSpec(), timeout)
 
 
 # --------------------------------------------------------------------------------------------- by name

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.analytics.provenance import Provenance
+from omnigraph.analytics.write_back import ColumnWrite, WriteTarget, write_column
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import Timeout, observe_timeouts
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.source import suggest_name
 from omnigraph.manifest.history import Commit
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
 from omnigraph.read.result import Result
 from omnigraph.read.rows import to_json_rows
+from omnigraph.write.load import LoadResult
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """Where a result comes from: the algorithm with its parameters, the projection, and the engine."""
-
-    algorithm: str
-    parameters: Mapping[str, Json]
-    projection: Mapping[str, Json]
-    engine: str
-    version: str
-
-
+@observe_timeouts
+@check_calls
 class AnalyticsResult(Result):
     """The values of an algorithm in rows of (type, id, values), ordered by type and id.
 
     ``commit`` is the newest commit of the snapshot that it was computed on.
     """
 
-    def __init__(self, provenance: Provenance, table: pa.Table, *, branch: str, commit: Commit | None) -> None:
+    def __init__(
+        self, provenance: Provenance, table: pa.Table, target: WriteTarget, *, branch: str, commit: Commit | None
+    ) -> None:
         super().__init__(
             provenance.algorithm, table.schema, lambda: iter(table.to_batches()), branch=branch, commit=commit
         )
         self.provenance = provenance
+        self._target = target
+        self.timeout: Timeout = None
 
     @property
     def algorithm(self) -> str:
@@ -52,13 +51,47 @@ class AnalyticsResult(Result):
         """Return the rows with the largest values of a column, by default the first; equal ones by type and id."""
         if count < 0:
             raise ParameterError(f"count is {count}", hint="give the number of rows")
-        column = self.values[0] if by is None else by
-        if column not in self.values:
-            raise ParameterError(f"no column '{column}'", hint=suggest_name(column, self.values, "columns"))
+        column = self._choose_column(by)
         table = self.to_arrow()
         # Rows are ordered by type and id already, and the sort is stable.
         order = pc.sort_indices(table, sort_keys=[(column, "descending")]).slice(0, count)
-        return AnalyticsResult(self.provenance, table.take(order), branch=self.branch, commit=self.commit)
+        top = table.take(order)
+        return AnalyticsResult(self.provenance, top, self._target, branch=self.branch, commit=self.commit)
+
+    def write(
+        self,
+        property: str,  # noqa: A002  as the schema calls it
+        *,
+        column: str | None = None,
+        branch: str = MAIN,
+        from_: Reference | None = None,
+        create: bool = False,
+        overwrite: bool = False,
+        message: str | None = None,
+        actor: str | None = None,
+        timeout: Timeout = None,  # noqa: ARG002  observe_timeouts takes it
+    ) -> LoadResult:
+        """Write a column, by default the first, into a property of the nodes: one commit on a branch.
+
+        All other properties stay. The message of the commit says where the values come from. ``from_`` creates the
+        branch; ``create`` adds a property that the schema lacks, by a commit on main; ``overwrite`` allows to replace
+        values that no analysis wrote.
+        """
+        chosen = self._choose_column(column)
+        if self.commit is None:
+            raise ParameterError("the graph has no commits", hint="there is nothing to write")
+        who = actor or self._target.actor
+        write = ColumnWrite(
+            self.to_arrow(), chosen, property, self.provenance, self.commit, branch, from_, message, who
+        )
+        return write_column(self._target, write, create=create, overwrite=overwrite)
+
+    def _choose_column(self, name: str | None) -> str:
+        """Return the column of a name, or the first one with values."""
+        column = self.values[0] if name is None else name
+        if column not in self.values:
+            raise ParameterError(f"no column '{column}'", hint=suggest_name(column, self.values, "columns"))
+        return column
 
     def to_json(self) -> dict[str, Json]:
         """Return the JSON object that the command line prints."""

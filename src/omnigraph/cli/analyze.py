@@ -1,4 +1,4 @@
-"""``omnigraph analyze``: run an algorithm over a part of the graph."""
+"""``omnigraph analyze``: run an algorithm over a part of the graph, and write the result back."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Annotated, Final
 import typer
 
 from omnigraph.cli.arguments import At, Pairs, read_parameters
-from omnigraph.cli.render.analytics import AlgorithmListing
+from omnigraph.cli.render.analytics import AlgorithmListing, AnalysisListing
 from omnigraph.cli.render.read import Format, QueryRows
+from omnigraph.cli.render.write import LoadSummary
 from omnigraph.cli.session import session_of
 
 _LIST: Final = "list"
+_STATUS: Final = "status"
+_WORDS: Final = f"Its name; '{_LIST}' lists all of them, and '{_STATUS}' what was written on a branch."
 _NODES: Final = ("source", "personalize")
 """Parameters that name nodes: a text is an id, even if it looks like a number."""
 
 
 def analyze(
     context: typer.Context,
-    algorithm: Annotated[
-        str, typer.Argument(metavar="ALGORITHM", help=f"Its name; '{_LIST}' lists all of them.", show_default=False)
-    ],
+    algorithm: Annotated[str, typer.Argument(metavar="ALGORITHM", help=_WORDS, show_default=False)],
     nodes: Annotated[
         list[str] | None,
         typer.Option("--node", metavar="TYPE", help="A node type. Repeatable.", show_default="ends of the edges"),
@@ -42,21 +43,54 @@ def analyze(
         int | None,
         typer.Option("--top", metavar="N", min=0, help="Only the N largest values.", show_default=False),
     ] = None,
+    property_: Annotated[
+        str | None,
+        typer.Option(
+            "--write",
+            metavar="PROPERTY",
+            help="Write the values into this property, as one commit.",
+            show_default=False,
+        ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option("--column", help="The column to write.", show_default="the first with values"),
+    ] = None,
+    target: Annotated[str, typer.Option("--to", metavar="BRANCH", help="The branch to write to.")] = "main",
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="REF", help="Create the branch from there.", show_default=False),
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
+    ] = None,
+    *,
+    create: Annotated[bool, typer.Option("--create", help="Add the property to the schema if it is missing.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace values that no analysis wrote.")] = False,
     form: Annotated[
         Format | None, typer.Option("--format", help="Output format of the rows.", show_default="table")
     ] = None,
 ) -> int:
-    """Run an algorithm over one snapshot of the graph. Nothing is written.
+    """Run an algorithm over one snapshot of the graph, and show the values or write them into a property.
 
     \b
     Examples:
       omnigraph analyze pagerank --node Port --edge CallsAt -p iterations=30 --top 20
-      omnigraph analyze list
+      omnigraph analyze pagerank --edge CallsAt --write rank --create --to rank/june --from main
+      omnigraph analyze status --branch rank/june
     """
     session = session_of(context)
     if algorithm == _LIST:
         session.output.show(AlgorithmListing())
         return 0
+    if algorithm == _STATUS:
+        with session.open("ro") as graph:
+            session.output.show(AnalysisListing(branch, graph.analyses(branch)))
+        return 0
+    if property_ is None and (create or overwrite or column or from_ or message or target != "main"):
+        raise typer.TyperException("--column, --to, --from, --create, --overwrite and -m need --write PROPERTY")
+    if property_ is not None and (top is not None or form is not None):
+        raise typer.TyperException("--top and --format are for rows; --write shows none")
     if session.output.is_json and form not in (None, "json"):
         raise typer.TyperException(f"--json and --format {form} cannot be used together")
     # Imported here, because it brings Arrow along.
@@ -64,10 +98,24 @@ def analyze(
 
     given = read_parameters(pairs or (), None, None).texts
     parameters = {name: _parse_value(name, text) for name, text in given.items()}
-    with session.open("ro") as graph:
+    if property_ is not None:
+        session.output.say(f"writing {property_} on branch {target} in {session.target()}")
+    with session.open("ro" if property_ is None else "rw") as graph:
         projection = graph.analytics.project(nodes, edges, weight=weight, direction=direction, branch=branch, at=at)
         result = run_algorithm(projection, algorithm, parameters)
-        session.output.show(QueryRows(result if top is None else result.top(top), form or "table"))
+        if property_ is None:
+            session.output.show(QueryRows(result if top is None else result.top(top), form or "table"))
+            return 0
+        loaded = result.write(
+            property_,
+            column=column,
+            branch=target,
+            from_=from_,
+            create=create,
+            overwrite=overwrite,
+            message=message,
+        )
+        session.output.show(LoadSummary(loaded, checked=False))
     return 0
 
 

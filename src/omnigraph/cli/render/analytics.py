@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from omnigraph.cli.render.page import Page
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
-    from omnigraph.analytics import Algorithm
+    from omnigraph.analytics import Algorithm, Analysis
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +46,27 @@ def _list_algorithms() -> list[tuple[Algorithm, list[str]]]:
     from omnigraph.analytics import ALGORITHMS, list_parameters
 
     return [(each, list(list_parameters(each.name))) for each in ALGORITHMS.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisListing(CommandResult):
+    """What algorithms wrote on a branch."""
+
+    branch: str
+    analyses: Sequence[Analysis]
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Each with its provenance, and whether it is stale."""
+        return {"branch": self.branch, "analyses": [each.to_json() for each in self.analyses]}
+
+    def draw(self, page: Page) -> None:
+        """One line for each."""
+        if not self.analyses:
+            page.say("no analyses")
+            return
+        words = {True: "stale", False: "current", None: "unknown"}
+        rows = [
+            (", ".join(each.written), each.provenance.algorithm, each.source, words[each.is_stale])
+            for each in self.analyses
+        ]
+        page.table(("written", "algorithm", "computed on", "state"), rows)

@@ -38,6 +38,7 @@ from omnigraph.language.schema.ir import (
 from omnigraph.language.schema.ir_json import decode_ir, encode_ir, encode_state, hash_ir
 from omnigraph.language.schema.migration import REQUIRED_WITHOUT_DEFAULT, plan_migration
 from omnigraph.language.schema.parser import parse_schema_text
+from omnigraph.language.schema.property_insertion import declare_property
 from omnigraph.language.schema.schema_layout import format_schema
 from omnigraph.language.schema.steps import (
     AddConstraint,
@@ -110,6 +111,7 @@ __all__ = [
     "WidenProperty",
     "build_catalog",
     "check_schema",
+    "declare_property",
     "decode_ir",
     "encode_ir",
     "encode_state",

@@ -1,0 +1,172 @@
+"""Write a result into a property of its nodes: one commit on a branch, through the load path, with its provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import pyarrow as pa
+
+from omnigraph.analytics.provenance import Provenance, list_analyses, write_trailers
+from omnigraph.errors import Json, ParameterError, ReadOnly
+from omnigraph.language.schema import Schema, declare_property
+from omnigraph.language.source import Source
+from omnigraph.manifest.contract import load_current_schema
+from omnigraph.manifest.handle import Manifest, branch_names
+from omnigraph.manifest.history import Commit
+from omnigraph.manifest.references import Reference, take_snapshot
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows import open_type_rows, require_node_type
+from omnigraph.storage.columns import column_of, compute, to_list
+from omnigraph.storage.filters import ValueCondition
+from omnigraph.write.commit import CommitOptions
+from omnigraph.write.evolve import SchemaChangeOptions, apply_schema
+from omnigraph.write.load import LoadInput, LoadOptions, LoadResult, ignore_bytes, load
+
+_SCALARS: Final = {pa.int64(): "I64", pa.float64(): "F64", pa.string(): "String", pa.large_string(): "String"}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """The graph that results are written to, as it was opened."""
+
+    manifest: Manifest
+    actor: str | None = None
+    is_writable: bool = True
+
+    def check_writable(self) -> None:
+        """Refuse a graph that was opened for reading."""
+        if not self.is_writable:
+            raise ReadOnly(f"{self.manifest.location.uri} was opened read-only", hint='open it with mode="rw"')
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnWrite:
+    """One column of a result, and the property that it becomes."""
+
+    table: pa.Table
+    column: str
+    property_name: str
+    provenance: Provenance
+    source: Commit
+    branch: str
+    from_: Reference | None
+    message: str | None
+    actor: str | None
+
+    @property
+    def types(self) -> list[str]:
+        """The node types of the rows."""
+        return sorted(cast("list[str]", to_list(column_of(self.table, "type").unique())))
+
+    @property
+    def written(self) -> list[str]:
+        """The properties, with their types."""
+        return [f"{name}.{self.property_name}" for name in self.types]
+
+    @property
+    def declaration(self) -> str:
+        """The line that declares the property."""
+        return f"{self.property_name}: {_SCALARS[self.table.schema.field(self.column).type]}?"
+
+
+def write_column(target: WriteTarget, write: ColumnWrite, *, create: bool, overwrite: bool) -> LoadResult:
+    """Write a column as one commit. What is refused is refused before anything is written."""
+    target.check_writable()
+    if not write.types:
+        raise ParameterError("the result has no rows", hint="there is nothing to write")
+    schema = load_current_schema(target.manifest)
+    missing = _find_missing(schema, write)
+    if missing and not create:
+        raise ParameterError(
+            f"{' and '.join(missing)} {'have' if len(missing) > 1 else 'has'} no property '{write.property_name}'",
+            hint=f"add the line {write.declaration} to the schema, or give create=True",
+            details={"types": list[Json](missing), "declaration": write.declaration},
+        )
+    if not overwrite:
+        _refuse_edited(target.manifest, schema, write, [name for name in write.types if name not in missing])
+    if missing:
+        schema = _declare_properties(target.manifest, schema, write, missing)
+    return _load_column(target.manifest, schema, write)
+
+
+def _find_missing(schema: Schema, write: ColumnWrite) -> list[str]:
+    return [
+        name for name in write.types if write.property_name not in require_node_type(schema.catalog, name).properties
+    ]
+
+
+def _refuse_edited(manifest: Manifest, schema: Schema, write: ColumnWrite, types: Sequence[str]) -> None:
+    """Refuse to replace values that no analysis of the branch wrote."""
+    basis = _find_basis(manifest, write)
+    if basis is None:
+        return
+    branch, at = basis
+    ours = {written for each in list_analyses(manifest, branch) for written in each.written}
+    now = take_snapshot(manifest, branch, at)
+    edited = [
+        name
+        for name in types
+        if f"{name}.{write.property_name}" not in ours and _has_values(now, schema, name, write.property_name)
+    ]
+    if edited:
+        raise ParameterError(
+            f"{', '.join(f'{name}.{write.property_name}' for name in edited)} has values that no analysis wrote",
+            hint="give overwrite=True to replace them, or another property",
+            details={"types": list[Json](edited), "property": write.property_name},
+        )
+
+
+def _find_basis(manifest: Manifest, write: ColumnWrite) -> tuple[str, Reference | None] | None:
+    """Return the branch that is written to, or what it begins at; None if there is neither, which the load tells."""
+    known = branch_names(manifest)
+    if write.branch in known:
+        return write.branch, None
+    if write.from_ is None:
+        return None
+    return (write.from_, None) if isinstance(write.from_, str) and write.from_ in known else (MAIN, write.from_)
+
+
+def _has_values(snapshot: Snapshot, schema: Schema, name: str, property_: str) -> bool:
+    node = require_node_type(schema.catalog, name)
+    found = ValueCondition(property_, node.properties[property_].type, None)
+    return any(batch.num_rows for batch in open_type_rows(snapshot, node).read(["id"], [found]))
+
+
+def _declare_properties(manifest: Manifest, schema: Schema, write: ColumnWrite, types: Sequence[str]) -> Schema:
+    """Add the property to the schema, in a commit of its own on main."""
+    text = schema.text
+    for name in types:
+        text = declare_property(text, name, write.declaration)
+    message = f"{write.property_name} for {write.provenance.algorithm}"
+    options = CommitOptions(MAIN, actor=write.actor, message=message)
+    apply_schema(manifest, Source(text, "schema.pg"), SchemaChangeOptions(), options)
+    return load_current_schema(manifest)
+
+
+def _is_of_type(table: pa.Table, name: str) -> pa.BooleanArray:
+    return cast("pa.BooleanArray", compute("equal", column_of(table, "type"), pa.scalar(name)))
+
+
+def _load_column(manifest: Manifest, schema: Schema, write: ColumnWrite) -> LoadResult:
+    parts = {name: write.table.filter(_is_of_type(write.table, name)) for name in write.types}
+    names = {"id": "id", write.column: write.property_name}
+    rows = {name: part.select(list(names)).rename_columns(list(names.values())) for name, part in parts.items()}
+    message = write_trailers(write.message, write.provenance, write.source.id, write.written)
+    txn = (f"analytics:{','.join(write.written)}:{write.provenance.hash(write.column)}", write.source.manifest_version)
+    result = load(
+        manifest,
+        schema,
+        LoadInput(None, rows, {}, {}, {}, {}, ignore_bytes),
+        LoadOptions("update", from_branch=write.from_),
+        CommitOptions(write.branch, actor=write.actor, message=message, txn=txn),
+    )
+    if result.replayed and result.commit is not None and result.commit.txn != txn:
+        raise ParameterError(
+            f"'{write.branch}' has this result of a newer commit than {write.source.id} already",
+            hint="compute it again on the newest commit",
+            details={"commit": result.commit.id},
+        )
+    return result

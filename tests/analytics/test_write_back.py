@@ -1,0 +1,205 @@
+"""Results that are written back: one commit on a branch, with its provenance, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import DeadlineExceeded, NotFound, OmniGraphError, ParameterError, ReadOnly, ValidationError
+from omnigraph.graph import Graph
+from omnigraph.language.schema import declare_property, parse_schema
+from tests.graphs import written
+
+SCHEMA = """// what we ship
+node Port { code: String @key  size: I32?  score: F64?  place: String? }
+node Berth { name: String  size: I32? }
+edge Leg: Port -> Port { km: F64? }
+edge At: Berth -> Port
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    made = og.init(tmp_path / "ports.og", SCHEMA, actor="act-ann")
+    made.load(
+        [
+            *({"type": "Port", "data": {"code": code, "size": 3}} for code in ("rot", "ham", "osl", "lis")),
+            *({"edge": "Leg", "from": a, "to": b} for a, b in (("rot", "ham"), ("ham", "osl"), ("osl", "ham"))),
+            {"type": "Berth", "data": {"id": "b1", "name": "one"}},
+            {"edge": "At", "from": "b1", "to": "rot"},
+        ]
+    )
+    return made
+
+
+def column(graph: Graph, name: str, type_: str = "Port", branch: str = "main") -> dict[object, object]:
+    rows = graph.nodes(type_, branch=branch).to_arrow().to_pylist()
+    return {row["id"]: row[name] for row in rows}
+
+
+def test_a_result_becomes_one_commit_that_says_where_it_comes_from(graph: Graph) -> None:
+    source = graph.commits(limit=1)[0]
+    ranks = graph.analytics.project(["Port"], ["Leg"]).pagerank(iterations=5)
+    result = ranks.write("score", message="ports ranked")
+    commit = graph.commits(limit=1)[0]
+    assert (result.commit, result.nodes, result.mode) == (commit, {"Port": 4}, "update")
+    assert commit.parents == (source.id,)
+    assert column(graph, "score") == {row["id"]: row["rank"] for row in ranks.rows}
+    assert column(graph, "size") == dict.fromkeys(("rot", "ham", "osl", "lis"), 3)
+    assert commit.actor == "act-ann"
+    assert (commit.message or "").split("\n") == [
+        "ports ranked",
+        "",
+        "Algorithm: pagerank",
+        'Parameters: {"damping":0.85,"iterations":5}',
+        'Projection: {"nodes":["Port"],"edges":{"Leg":"out"},"branch":"main"}',
+        f"Source: {source.id}",
+        "Engine: local",
+        f"Version: {og.__version__}",
+        "Written: Port.score",
+    ]
+    assert commit.txn is not None
+    assert commit.txn[0].startswith("analytics:Port.score:")
+    assert commit.txn[1] == source.manifest_version
+    assert graph.verify().findings == ()
+
+
+def test_a_property_and_a_branch_are_created(graph: Graph) -> None:
+    before = [commit.id for commit in graph.commits()]
+    groups = graph.analytics.project(direction="both").wcc()
+    with pytest.raises(ParameterError, match="Berth and Port have no property 'part'") as raised:
+        groups.write("part")
+    assert raised.value.hint == "add the line part: I64? to the schema, or give create=True"
+    result = groups.write("part", branch="parts/june", from_="main", create=True)
+    assert column(graph, "part", branch="parts/june") == {"rot": 0, "ham": 0, "osl": 0, "lis": 2}
+    assert column(graph, "part", "Berth", "parts/june") == {"b1": 0}
+    assert result.nodes == {"Berth": 1, "Port": 4}
+    # On main there is the schema alone.
+    assert [commit.id for commit in graph.commits()][1:] == before
+    assert column(graph, "part") == dict.fromkeys(("rot", "ham", "osl", "lis"))
+    assert "// what we ship" in graph.schema.text
+    texts = groups.write("place", column="component_id", branch="parts/june", create=True)
+    assert texts.nodes == {"Berth": 1, "Port": 4}
+    assert column(graph, "place", branch="parts/june")["osl"] == "b1"
+    graph.merge("parts/june")
+    assert column(graph, "part")["lis"] == 2
+
+
+def test_a_second_write_changes_only_what_is_new(graph: Graph) -> None:
+    ports = graph.analytics.project(["Port"], ["Leg"])
+    first = ports.bfs("rot").write("size", overwrite=True)
+    assert column(graph, "size") == {"rot": 0, "ham": 1, "osl": 2, "lis": None}
+    again = ports.project(["Port"], ["Leg"], at=first.commit.parents[0] if first.commit else None).bfs("rot")
+    repeated = again.write("size")
+    assert (repeated.replayed, repeated.commit) == (True, first.commit)
+    graph.load([{"edge": "Leg", "from": "rot", "to": "osl"}])
+    second = ports.bfs("rot").write("size")
+    assert second.nodes == {"Port": 4}
+    assert column(graph, "size") == {"rot": 0, "ham": 1, "osl": 1, "lis": None}
+    changed = graph.diff(first.commit.id, "main").summary() if first.commit else None
+    assert changed is not None
+    with pytest.raises(ParameterError, match="has this result of a newer commit"):
+        again.write("size")
+
+
+def test_analyses_are_listed_and_stale_ones_found(graph: Graph) -> None:
+    assert graph.analyses() == []
+    ports = graph.analytics.project(["Port"], ["Leg"])
+    source = graph.commits(limit=1)[0]
+    ports.pagerank().write("score")
+    (found,) = graph.analyses()
+    assert (found.commit, found.source, found.written, found.is_stale) == (
+        graph.commits(limit=1)[0],
+        source.id,
+        ("Port.score",),
+        False,
+    )
+    assert found.provenance == ports.pagerank().provenance
+    graph.load([{"type": "Berth", "data": {"name": "two"}}])
+    assert [each.is_stale for each in graph.analyses()] == [False]
+    graph.load([{"edge": "Leg", "from": "lis", "to": "rot"}])
+    assert [each.is_stale for each in graph.analyses()] == [True]
+    ports.pagerank().write("score")
+    assert [(each.is_stale, each.written) for each in graph.analyses()] == [(False, ("Port.score",))]
+    graph.load([{"type": "Port", "data": {"code": "ant"}}])
+    assert [each.is_stale for each in graph.analyses()] == [True]
+
+
+def test_analyses_on_a_branch_compare_with_the_branch_they_were_computed_on(graph: Graph) -> None:
+    graph.create_branch("review")
+    graph.analytics.project(["Port"], ["Leg"]).pagerank().write("score", branch="review")
+    assert graph.analyses() == []
+    assert [each.is_stale for each in graph.analyses("review")] == [False]
+    graph.load([{"edge": "Leg", "from": "lis", "to": "rot"}])
+    assert [each.is_stale for each in graph.analyses("review")] == [True]
+
+
+def test_messages_of_people_are_no_analyses(graph: Graph) -> None:
+    lines = [
+        "Algorithm: x",
+        "Parameters: y",
+        "Projection: z",
+        "Source: s",
+        "Engine: e",
+        "Version: v",
+        "Written: Port.w",
+    ]
+    for message in ("Algorithm: pagerank", "\n".join(["t", "", *lines])):
+        graph.load([{"type": "Berth", "data": {"name": message[:3]}}], message=message)
+    assert graph.analyses() == []
+
+
+def expect(graph: Graph, kind: type[OmniGraphError], words: str, call: Callable[[], object]) -> None:
+    before = written(graph), graph.schema.hash, [branch.name for branch in graph.branches()]
+    with pytest.raises(kind, match=words) as raised:
+        call()
+    assert raised.value.hint or isinstance(raised.value, ValidationError)
+    assert (written(graph), graph.schema.hash, [branch.name for branch in graph.branches()]) == before
+
+
+def test_what_cannot_be_written_is_refused_and_nothing_changes(graph: Graph) -> None:
+    ports = graph.analytics.project(["Port"], ["Leg"])
+    ranks = ports.pagerank()
+    expect(graph, ParameterError, "Port.size has values that no analysis wrote", lambda: ranks.write("size"))
+    expect(graph, ParameterError, "no column 'rang'", lambda: ranks.write("score", column="rang"))
+    expect(graph, ParameterError, "Port has no property 'rnk'", lambda: ranks.write("rnk"))
+    expect(graph, NotFound, "nowhere", lambda: ranks.write("score", branch="nowhere"))
+    expect(graph, ParameterError, "'place' is double, which is no String", lambda: ranks.write("place"))
+    expect(graph, ParameterError, "the result has no rows", lambda: ranks.top(0).write("score"))
+    expect(graph, DeadlineExceeded, "not done", lambda: ranks.write("score", timeout=1e-9))
+    reader = og.open(graph.uri, "ro").analytics.project(["Port"], ["Leg"]).pagerank()
+    expect(graph, ReadOnly, "read-only", lambda: reader.write("score"))
+    expect(
+        graph,
+        ParameterError,
+        "Port.size has values",
+        lambda: ports.bfs("rot").write("size", branch="new/one", from_="main"),
+    )
+
+
+def test_a_node_that_is_gone_meanwhile_is_an_error(graph: Graph) -> None:
+    ranks = graph.analytics.project(["Port"], ["Leg"]).pagerank()
+    graph.mutate('query q() { delete Port where code = "lis" }')
+    expect(graph, ValidationError, "there is no Port to update", lambda: ranks.write("score"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node A { x: I32 }",
+        'node A @description("{ no body") /* { */ // {\n {\n  x: I32 // {\n}\n',
+        "node A implements I {}\ninterface I { x: I32 }",
+        "node B { y: I32 }\nnode A{x: I32}\nedge E: A -> B",
+    ],
+)
+def test_a_property_is_declared_in_the_body_of_its_type(text: str) -> None:
+    parsed = parse_schema(declare_property(text, "A", "rank: F64?"))
+    assert {name: str(each.type) for name, each in parsed.catalog.nodes["A"].properties.items()} == {
+        "rank": "F64?",
+        "x": "I32",
+    }
+    rest = parse_schema(text).catalog
+    assert [*parsed.catalog.nodes] == [*rest.nodes]
