@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from omnigraph import analytics
     from omnigraph.analytics import Analysis, GraphProjection
-    from omnigraph.maintain import cleanup, optimize, repair, verify
+    from omnigraph.maintain import cleanup, optimize, repair, upkeep, verify
     from omnigraph.maintain.cleanup import Cleaned
     from omnigraph.maintain.optimize import Optimized
     from omnigraph.maintain.repair import Repaired
@@ -63,6 +63,7 @@ else:
     cleanup = LateModule("omnigraph.maintain.cleanup")
     optimize = LateModule("omnigraph.maintain.optimize")
     repair = LateModule("omnigraph.maintain.repair")
+    upkeep = LateModule("omnigraph.maintain.upkeep")
     verify = LateModule("omnigraph.maintain.verify")
     changes = LateModule("omnigraph.read.changes")
     query = LateModule("omnigraph.read.query")
@@ -114,6 +115,9 @@ class Graph:
         self.timeout = timeout
         self.mode: Mode = mode
         self.actor = actor
+        self._background: upkeep.BackgroundUpkeep | None = None
+        if mode == "rw" and settings.should_do_upkeep():
+            manifest.on_crowded = self._start_upkeep
 
     @property
     def uri(self) -> str:
@@ -405,13 +409,17 @@ class Graph:
         actor: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        *,
+        upkeep: bool = False,
     ) -> list[Commit]:
-        """List the commits of a branch, newest first."""
-        return history.list_commits(self._manifest, branch, limit=limit, actor=actor, since=since, until=until)
+        """List the commits of a branch, newest first; with ``upkeep`` also those that changed no row."""
+        return history.list_commits(
+            self._manifest, branch, limit=limit, actor=actor, since=since, until=until, upkeep=upkeep
+        )
 
-    def ancestry(self, branch: str | None = None, limit: int | None = None) -> list[Commit]:
+    def ancestry(self, branch: str | None = None, limit: int | None = None, *, upkeep: bool = False) -> list[Commit]:
         """List all commits, or the ancestors of one branch with merged ones: newest first, children before parents."""
-        return history.list_ancestry(self._manifest, branch, limit)
+        return history.list_ancestry(self._manifest, branch, limit, upkeep=upkeep)
 
     def commit(self, ref: Reference) -> Commit:
         """Return one commit: by id or tag, or the newest at a version or time of main."""
@@ -631,6 +639,19 @@ class Graph:
         self._check_writable()
         return repair.repair(self._manifest, confirm=confirm, force=force)
 
+    def do_upkeep(self, branch: str = MAIN) -> None:
+        """Do the upkeep that is due on a branch: merge many small fragments into few, extend indexes over them.
+
+        It follows commits by itself. Call it where that is switched off.
+        """
+        self._check_writable()
+        upkeep.do_upkeep(self._manifest, branch)
+
+    def delegate_upkeep(self, start: Callable[[str], object]) -> None:
+        """Call ``start`` with the branch where upkeep is due after a commit, instead of doing it in a thread."""
+        if self._manifest.on_crowded is not None:
+            self._manifest.on_crowded = lambda branch, _tables: start(branch)
+
     def verify(self, *, timeout: Timeout = None) -> Verified:
         """Read the whole graph and report everything that is wrong with it."""
         return verify.verify(self._manifest)
@@ -640,8 +661,16 @@ class Graph:
         return commit.list_recoveries(self._manifest)
 
     def close(self) -> None:
-        """Free cached memory. The graph itself needs no closing."""
+        """Free cached memory, after waiting for upkeep for at most 2 seconds. The graph itself needs no closing."""
+        if self._background is not None:
+            self._background.join()
         self._manifest.forget_all()
+
+    def _start_upkeep(self, branch: str, table_keys: Collection[str]) -> None:
+        """Merge small fragments in a thread of this process, after the commit that left too many."""
+        if self._background is None:
+            self._background = upkeep.BackgroundUpkeep(self._manifest)
+        self._background.request(branch, table_keys)
 
     def _read(self, branch: str, at: Reference | None) -> tuple[Snapshot, Catalog]:
         """Return a snapshot and the catalog to read it with."""

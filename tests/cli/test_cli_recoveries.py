@@ -76,4 +76,4 @@ def test_the_commits_of_recovery_can_be_filtered(omnigraph: Command) -> None:
 def test_it_is_about_all_branches(omnigraph: Command, words: list[str]) -> None:
     answer = omnigraph(*LIST, *words, "--json")
     assert answer.code == 2
-    assert "takes neither --branch nor --filter" in str(error_of(answer)["message"])
+    assert "takes no --branch, --filter or --upkeep" in str(error_of(answer)["message"])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
 import pytest
 
 import omnigraph
-from omnigraph.maintain.optimize import stage_compaction
+from omnigraph.maintain.optimize import plan_worthwhile_tasks, stage_compaction
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.table import Table
@@ -19,6 +20,7 @@ from tests.graphs import rows_of
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
+PLAN = partial(plan_worthwhile_tasks, target_rows=3)
 
 
 class PicklingExecutor:
@@ -45,10 +47,10 @@ def test_small_fragments_become_large_ones(tmp_path: Path, runner: Executor) -> 
     table = in_fragments(tmp_path / "ports.og", 6)
     # Pieces of three: more than one for a runner to run.
     assert len(table_upkeep.plan_compaction(table, 3)) == 2
-    staged = stage_compaction(table, runner, 3)
+    staged = stage_compaction(table, runner, PLAN)
     assert staged is not None
     after = tables.commit(table, staged, "operation")
     assert (len(table.fragment_rows()), len(after.fragment_rows())) == (6, 2)
     names = [each.scan(["name"]).read_all()["name"].to_pylist() for each in (table, after)]
     assert names[0] == names[1] == [f"p{number}" for number in range(6)]
-    assert stage_compaction(after, runner, 3) is None
+    assert stage_compaction(after, runner, PLAN) is None

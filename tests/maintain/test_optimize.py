@@ -27,7 +27,7 @@ def test_the_same_rows_in_fewer_pieces_with_whole_indexes(ports: Graph) -> None:
     result = ports.optimize(actor="act-ines")
     assert [commit.message for commit in result.commits] == ["compact tables", "ensure indexes"]
     assert {commit.actor for commit in result.commits} == {"act-ines"}
-    assert len(ports.commits()) == depth + 2
+    assert len(ports.commits(upkeep=True)) == depth + 2
     assert fragments(ports) == {"edge:Near": 1, "node:Port": 1}
     assert {table.table_key: table.indexed for table in result.tables} == {
         "node:Port": ("id", "name", "code"),
@@ -115,13 +115,13 @@ def test_a_table_that_never_rests_is_left_and_said(ports: Graph, monkeypatch: py
         return staged
 
     monkeypatch.setattr(module, "stage_compaction", overtaken)
-    depth = len(ports.commits())
+    depth = len(ports.commits(upkeep=True))
     result = optimize(ports._manifest)
     skipped = {table.table_key: table.skipped for table in result.tables}
     assert all(reason is not None and "others changed its rows" in reason for reason in skipped.values())
     removed = next(count)
     assert len(shown(ports)[0]) == 12 - removed
-    assert len(ports.commits()) == depth + removed + 1, "the writers' commits, and one for the indexes"
+    assert len(ports.commits(upkeep=True)) == depth + removed + 1, "the writers' commits, and one for the indexes"
 
 
 def test_a_strict_writer_that_began_before_is_not_disturbed(ports: Graph) -> None:

@@ -18,6 +18,7 @@ from omnigraph.errors import HistoryGone
 from omnigraph.graph import Graph
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.branches import fork_table
+from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit.sidecars import list_sidecars
@@ -52,6 +53,26 @@ def is_optimized(graph: Graph) -> None:
     graph.optimize()
     assert set(fragments(graph).values()) == {1}
     assert all(index.rows == 4 for index in graph.snapshot().table("Port").list_indexes().values())
+
+
+def leave_indexed(graph: Graph) -> None:
+    """Small commits, and indexes over them, which do not cover rows that are merged."""
+    graph.ensure_indexes()
+
+
+def tend_at(uri: str) -> None:
+    """What a writer does after its commit; so many fragments are many here."""
+    table_upkeep.MANY_SMALL_FRAGMENTS = 3  # pyright: ignore[reportConstantRedefinition]  in a process of its own
+    open_unhealed(uri).do_upkeep()
+
+
+def is_tended(graph: Graph) -> None:
+    assert max(fragments(graph).values()) == 1
+    table = graph.snapshot().table("Port")
+    assert table.list_indexes()["id_idx"].rows == table.count_rows()
+    assert [commit for commit in graph.commits() if commit.upkeep] == []
+    # What recovery rolled forward or back is upkeep too.
+    assert len(graph.commits()) == 5
 
 
 def leave_orphans(graph: Graph) -> None:
@@ -95,6 +116,7 @@ def is_repaired(graph: Graph) -> None:
 
 UPKEEP = {
     "optimize": Upkeep(leave_as_it_is, optimize_at, is_optimized),
+    "tail": Upkeep(leave_indexed, tend_at, is_tended),
     "cleanup": Upkeep(leave_orphans, cleanup_at, is_clean),
     "repair": Upkeep(leave_drift, repair_at, is_repaired),
 }

@@ -99,7 +99,7 @@ def test_each_index_is_built_once_beside_a_writer_that_never_rests(ports: Graph,
     assert builds.made == {"build_segment": len(report.built)}
     assert set(covered(ports, "Port").values()) == set(covered(ports, "Near").values()) == {12}
     assert len(shown(ports)[0]) == 12 + len(report.built)
-    assert report.commit == ports.commits()[0]
+    assert report.commit == ports.commits(upkeep=True)[0]
     assert_answers_are_right(ports)
 
 
@@ -173,7 +173,7 @@ def test_of_two_builds_at_once_one_is_published(ports: Graph, builds: Builds) ->
     report = ports.ensure_indexes(types=["Port"])
     assert (report.built, report.deferred, report.commit) == ((), (), None)
     assert len(report.present) == 3
-    assert len([commit for commit in ports.commits() if commit.message == "ensure indexes"]) == 1
+    assert len([commit for commit in ports.commits(upkeep=True) if commit.message == "ensure indexes"]) == 1
     assert_answers_are_right(ports)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
-from omnigraph.maintain.optimize import stage_compaction
+from omnigraph.maintain.optimize import plan_worthwhile_tasks, stage_compaction
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.storage import table_writes as tables
 from omnigraph.write import indexes
@@ -99,7 +100,7 @@ def test_a_load_is_followed_by_what_the_schema_declares(spark: SparkSession, fle
     frame = spark.createDataFrame([("x", "ship x")], "code string, name string")
     sg = fleet.spark(spark)
     result = sg.load(nodes={"Ship": frame}, indexes="always")
-    assert [each.message for each in fleet.commits()[:2]] == ["ensure indexes", None]
+    assert [each.message for each in fleet.commits(upkeep=True)[:2]] == ["ensure indexes", None]
     assert fleet.commits()[1] == result.commit
     assert set(fleet.snapshot().table("Ship").list_indexes()) == {"id_idx", "code_idx", "name_idx", "crew_idx"}
     assert sg.load(nodes={"Ship": spark.createDataFrame([("y", "y")], "code string, name string")}).commit is not None
@@ -108,7 +109,7 @@ def test_a_load_is_followed_by_what_the_schema_declares(spark: SparkSession, fle
 
 def test_a_table_is_compacted_on_executors(spark: SparkSession, fleet: Graph) -> None:
     before, table = rows_of(fleet, "Ship"), fleet.snapshot().table("Ship")
-    staged = stage_compaction(table, SparkExecutor(spark, "compacting"), 6)
+    staged = stage_compaction(table, SparkExecutor(spark, "compacting"), partial(plan_worthwhile_tasks, target_rows=6))
     assert staged is not None
     after = tables.commit(table, staged, "operation")
     assert (len(table.fragment_rows()), len(after.fragment_rows())) == (4, 2)

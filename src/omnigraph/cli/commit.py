@@ -53,6 +53,10 @@ def list_(
             "Name the graph itself with -g, or before the command.",
         ),
     ] = False,
+    upkeep: Annotated[
+        bool,
+        typer.Option("--upkeep", help="List commits too that changed no row: index builds and compactions."),
+    ] = False,
     recoveries: Annotated[
         bool,
         typer.Option(
@@ -68,13 +72,13 @@ def list_(
     """
     session = session_of(context)
     wanted = read_filters(filters or ())
-    if recoveries and (branch is not None or wanted):
-        raise typer.TyperException("--recoveries covers all branches; it takes neither --branch nor --filter")
+    if recoveries and (branch is not None or wanted or upkeep):
+        raise typer.TyperException("--recoveries covers all branches; it takes no --branch, --filter or --upkeep")
     if drawn and (recoveries or wanted):
         raise typer.TyperException("--graph draws the whole history; it takes neither --filter nor --recoveries")
     with session.open("ro") as graph:
         if drawn:
-            newest = graph.ancestry(branch, limit + 1)
+            newest = graph.ancestry(branch, limit + 1, upkeep=upkeep)
             more = len(newest) > limit
             session.output.show(HistoryDrawing(newest[:limit], more, graph.branches(), graph.tags()))
             return 0
@@ -83,7 +87,7 @@ def list_(
             session.output.show(RecoveryListing(audited[:limit], more=len(audited) > limit))
             return 0
         # One more than is shown, to know whether there are more.
-        found = _find_commits(graph, branch or wanted.get("branch", MAIN), limit + 1, wanted)
+        found = _find_commits(graph, branch or wanted.get("branch", MAIN), limit + 1, wanted, upkeep=upkeep)
         session.output.show(CommitListing(found[:limit], more=len(found) > limit))
     return 0
 
@@ -123,9 +127,9 @@ def read_filters(pairs: Sequence[str]) -> dict[str, str]:
     return filters
 
 
-def _find_commits(graph: Graph, branch: str, limit: int, filters: dict[str, str]) -> list[Commit]:
+def _find_commits(graph: Graph, branch: str, limit: int, filters: dict[str, str], *, upkeep: bool) -> list[Commit]:
     since, until = (parse_instant(filters[key]) if key in filters else None for key in ("since", "until"))
     made_on = filters.get("branch")
     asked = limit if made_on is None else None
-    commits = graph.commits(branch, asked, filters.get("actor"), since, until)
+    commits = graph.commits(branch, asked, filters.get("actor"), since, until, upkeep=upkeep)
     return list(islice((commit for commit in commits if made_on in (None, commit.branch)), limit))

@@ -46,7 +46,7 @@ class Session:
 
     def open(self, mode: Mode) -> Graph:
         """Open the target graph."""
-        return omnigraph.open(
+        graph = omnigraph.open(
             self.target(),
             mode,
             actor=self.actor,
@@ -54,6 +54,13 @@ class Session:
             durability=self.durability,
             timeout=self.deadline,
         )
+        graph.delegate_upkeep(self._start_upkeep)
+        return graph
+
+    def _start_upkeep(self, branch: str) -> None:
+        from omnigraph.cli.detached_upkeep import start_upkeep  # late, since few commands make it due
+
+        start_upkeep(self.target(), self.storage_options, branch)
 
     def confirm(self, question: str) -> bool:
         """Ask before an operation that cannot be undone."""

@@ -8,7 +8,7 @@ rows, which an index built before it would not cover.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -115,6 +115,31 @@ def _report_table(
     )
 
 
+# --------------------------------------------------------------------------------------------- compaction
+
+
+def plan_worthwhile_tasks(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
+    """Return the tasks of a compaction that are worth the rows that they rewrite."""
+    return tuple(task for task in table_upkeep.plan_compaction(table, target_rows) if _is_worthwhile(task))
+
+
+def _is_worthwhile(task: CompactionTask) -> bool:
+    """Whether a task merges enough rows: a large fragment is not rewritten for the sake of a few."""
+    fragments = sorted(task.fragments, key=lambda fragment: fragment.physical_rows)
+    if len(fragments) == 1 or len(fragments) >= _MANY_FRAGMENTS:
+        return True
+    *small, largest = fragments
+    gained = sum(fragment.num_rows for fragment in small) + largest.num_deletions
+    return gained * _MAX_REWRITE_RATIO >= largest.num_rows
+
+
+def stage_compaction(
+    table: Table, executor: Executor, plan: Callable[[Table], tuple[CompactionTask, ...]] = plan_worthwhile_tasks
+) -> StagedChange | None:
+    """Stage the compaction of a table; None if there is nothing to gain."""
+    return table_upkeep.stage_rewrites(table, executor.run(partial(table_upkeep.run_compaction, table), plan(table)))
+
+
 # --------------------------------------------------------------------------------------------- the operation
 
 
@@ -132,6 +157,7 @@ class CompactionOperation:
 
     table_keys: tuple[str, ...]
     executor: Executor = LOCAL
+    plan: Callable[[Table], tuple[CompactionTask, ...]] = plan_worthwhile_tasks
     kind: WriterKind = WriterKind.OPTIMIZE
     strict: bool = False
 
@@ -142,9 +168,9 @@ class CompactionOperation:
             reason = _find_compaction_obstacle(snapshot, key)
             if reason is not None:
                 skipped[key] = reason
-            elif key in snapshot.pins and plan_worthwhile_tasks(snapshot.table(key)):
+            elif key in snapshot.pins and self.plan(snapshot.table(key)):
                 due.append(key)
-        stage = partial(stage_compaction, executor=self.executor)
+        stage = partial(stage_compaction, executor=self.executor, plan=self.plan)
         changes = tuple(TableChange(key, stage, carry_over=table_upkeep.carry_over_rewrites) for key in due)
         return PreparedWrite(changes, frozenset(), CompactionPlan(frozenset(due), skipped))
 
@@ -180,30 +206,6 @@ def _find_foreign_change(snapshot: Snapshot, table_key: str) -> str | None:
     except HistoryGone:
         is_foreign = True
     return "it was changed by another program; run `omnigraph repair`" if is_foreign else None
-
-
-# --------------------------------------------------------------------------------------------- compaction
-
-
-def stage_compaction(table: Table, executor: Executor, target_rows: int | None = None) -> StagedChange | None:
-    """Stage the compaction of a table; None if there is nothing to gain."""
-    tasks = plan_worthwhile_tasks(table, target_rows)
-    return table_upkeep.stage_rewrites(table, executor.run(partial(table_upkeep.run_compaction, table), tasks))
-
-
-def plan_worthwhile_tasks(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
-    """Return the tasks of a compaction that are worth the rows that they rewrite."""
-    return tuple(task for task in table_upkeep.plan_compaction(table, target_rows) if _is_worthwhile(task))
-
-
-def _is_worthwhile(task: CompactionTask) -> bool:
-    """Whether a task merges enough rows: a large fragment is not rewritten for the sake of a few."""
-    fragments = sorted(task.fragments, key=lambda fragment: fragment.physical_rows)
-    if len(fragments) == 1 or len(fragments) >= _MANY_FRAGMENTS:
-        return True
-    *small, largest = fragments
-    gained = sum(fragment.num_rows for fragment in small) + largest.num_deletions
-    return gained * _MAX_REWRITE_RATIO >= largest.num_rows
 
 
 # --------------------------------------------------------------------------------------------- attempts

@@ -88,18 +88,20 @@ def _select_commits(view: ManifestView, policy: RetentionPolicy, now: datetime) 
     young_since = None if policy.younger_than is None else _find_instant_before(now, policy.younger_than)
     readers_since = _find_instant_before(now, policy.grace)
     newer_is_recent = True
-    for place, commit in enumerate(view.history.list_newest_first()):
+    place = 0
+    for commit in view.history.list_newest_first():
         is_own = (commit.branch or MAIN) == view.branch
         is_counted = policy.keep is not None and place < policy.keep and is_own
         is_young = young_since is not None and commit.created_at >= young_since and is_own
         # A commit was the head until the next newer one was made: the head of an hour ago may be older than that.
         may_be_read = newer_is_recent
         newer_is_recent = commit.created_at >= readers_since
-        if place == 0 or is_counted or is_young or may_be_read:
-            yield commit.id, commit
-        else:
+        if not (place == 0 or is_counted or is_young or may_be_read):
             # Commits are ordered by time: all others are older.
             return
+        yield commit.id, commit
+        # Upkeep does not count: the head for users is the commit below it.
+        place += not commit.upkeep
 
 
 def _find_instant_before(now: datetime, age: timedelta) -> int:

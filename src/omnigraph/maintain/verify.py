@@ -268,13 +268,17 @@ def _check_history(found: _VerifyState) -> None:
         except OmniGraphError:
             # Reported when its head was read.
             continue
-        child: CommitRecord | None = None
+        children: list[CommitRecord] = []
         for commit in history.list_newest_first():
-            if child is not None and child.parent != commit.id:
-                # The change feed goes from parent to child.
-                what = f"it follows {child.parent}, which is not the commit before it"
-                found.add_finding(FindingKind.HISTORY, f"commit {child.id}", what, "restore __manifest from a copy")
-            child = commit
+            if not commit.upkeep:
+                # The change feed goes from parent to child. Upkeep has no children.
+                for child in children:
+                    if child.parent != commit.id:
+                        what = f"it follows {child.parent}, which is not the commit before it"
+                        hint = "restore __manifest from a copy"
+                        found.add_finding(FindingKind.HISTORY, f"commit {child.id}", what, hint)
+                children.clear()
+            children.append(commit)
             if commit.id not in checked:
                 checked.add(commit.id)
                 _check_commit(found, commit, must_open=commit.id in heads)

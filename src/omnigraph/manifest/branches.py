@@ -79,7 +79,7 @@ def _is_torn(manifest: Manifest, name: str) -> bool:
 
 
 def _head(manifest: Manifest, branch: str) -> str | None:
-    head = manifest.view(branch).head
+    head = manifest.view(branch).data_head
     return None if head is None else head.id
 
 

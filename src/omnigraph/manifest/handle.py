@@ -76,6 +76,8 @@ class Manifest:
         """Cache of the snapshot of each branch's head, with the view that it shows. Its tables stay open."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
+        self.on_crowded: Callable[[str, frozenset[str]], object] | None = None
+        """Called after a commit that left many small fragments, with the branch and the keys of the tables."""
         self.examined: set[str] = set()
         """The branches where a writer has looked for what a power cut left."""
         self._torn: dict[str, dict[int, str | None]] = {}
@@ -192,7 +194,7 @@ class Manifest:
         commits = migrations.read_legacy_commits(self, view.branch)
         shown = [commit for commit in commits if commit.manifest_version <= view.version]
         lineage = build_lineage(shown)
-        return replace(view, newest=lineage.rows, lineage=lineage)
+        return replace(view, newest=lineage.rows, newest_data=lineage.rows, lineage=lineage)
 
     def writable_view(self, branch: str) -> ManifestView:
         """Return a fresh view with lineage as the basis of a publish; an older format is migrated first."""

@@ -30,6 +30,8 @@ class Commit:
     message: str | None
     created_at: datetime
     txn: tuple[str, int] | None
+    upkeep: bool = False
+    """Whether it changed no row: an index build or a compaction."""
 
 
 def to_commit(record: CommitRecord) -> Commit:
@@ -47,6 +49,7 @@ def to_commit(record: CommitRecord) -> Commit:
         record.message,
         created_at,
         record.txn,
+        record.upkeep,
     )
 
 
@@ -58,15 +61,17 @@ def list_commits(
     actor: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    upkeep: bool = False,
 ) -> list[Commit]:
-    """Return the commits of a branch, newest first, optionally by one actor or within a time range."""
+    """Return the commits of a branch, newest first, optionally by one actor, within a time range, or with upkeep."""
     if limit is not None and limit < 0:
         raise ParameterError(f"limit is {limit}", hint="give the number of commits to list")
     for bound in (since, until):
         if bound is not None:
             refuse_naive(bound)
     most = None if limit is None else min(limit, sys.maxsize)
-    return list(islice(_match_commits(manifest, branch, actor, since, until), most))
+    found = _match_commits(manifest, branch, actor, since, until)
+    return list(islice((commit for commit in found if upkeep or not commit.upkeep), most))
 
 
 def refuse_naive(instant: datetime) -> None:
@@ -89,18 +94,21 @@ def _match_commits(
 # --------------------------------------------------------------------------------------------- the graph of commits
 
 
-def list_ancestry(manifest: Manifest, branch: str | None, limit: int | None) -> list[Commit]:
+def list_ancestry(manifest: Manifest, branch: str | None, limit: int | None, *, upkeep: bool = False) -> list[Commit]:
     """Return all ancestors of a branch, or of all branches, by both parents: newest first, children before parents.
 
-    A parent on a deleted branch is unknown: history ends there.
+    A parent on a deleted branch is unknown: history ends there. Upkeep, if it is asked for, has a parent and no child.
     """
     if limit is not None and limit < 0:
         raise ParameterError(f"limit is {limit}", hint="give the number of commits to list")
     histories = _histories(manifest)
     if branch is not None and branch not in histories:
         histories[branch] = manifest.view(branch, with_lineage=True).history
-    heads = [history.head() for name, history in histories.items() if branch in (None, name)]
-    newest = _newest(histories, [head for head in heads if head is not None], limit)
+    shown = [history for name, history in histories.items() if branch in (None, name)]
+    heads = [head for head in (history.data_head() for history in shown) if head is not None]
+    if upkeep:
+        heads += [commit for history in shown for commit in history.list_newest_first() if commit.upkeep]
+    newest = _newest(histories, heads, limit)
     return [to_commit(commit) for commit in _children_first(newest)]
 
 

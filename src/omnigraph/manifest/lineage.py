@@ -56,6 +56,23 @@ class Lineage:
         newest = np.flatnonzero(self.versions == self.versions.max())
         return max((self._commit(int(index)) for index in newest), key=lambda commit: commit.order)
 
+    def data_head(self) -> CommitRecord | None:
+        """Return the newest commit that is not upkeep, which is the head for users; None if there is none."""
+        return self._data_head
+
+    @cached_property
+    def _data_head(self) -> CommitRecord | None:
+        head = self.head()
+        if head is None or not head.upkeep:
+            return head
+        return next((commit for commit in self.list_newest_first() if not commit.upkeep), None)
+
+    def is_data_head(self, commit_id: str) -> bool:
+        """Return whether no row has changed since a commit, which may be upkeep."""
+        commit, head = self.find(commit_id), self.data_head()
+        shown = None if commit is None else commit.parent if commit.upkeep else commit.id
+        return head is not None and shown == head.id
+
     def find(self, commit_id: str) -> CommitRecord | None:
         """Return the commit of an id, if this branch shows it."""
         index = pc.index(self.rows.column("object_id"), pa.scalar(commit_id)).as_py()

@@ -50,17 +50,19 @@ class CommitIntent:
     message: str | None = None
     merged_parent: str | None = None
     txn: tuple[str, int] | None = None
+    upkeep: bool = False
+    """Whether it changes no row."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
     """The changes of a publish and its conditions.
 
-    ``expected`` has the version of every table that is written or that a rule read. ``if_commit`` is the head that the
-    commit must follow. ``instead_of`` is a commit id whose presence forbids this publish. ``incarnation`` is that of
-    the branch when the work was staged. ``schema_basis`` is the schema of the graph that the write was validated with;
-    without it, only the hash is compared. ``new_schema`` is the schema of the tables after the publish and
-    ``replaces_schema`` the one before. On main it becomes the schema of the graph; on a branch it is already.
+    ``expected`` has the version of every table that is written or that a rule read. ``if_commit`` is the commit since
+    which no row may have changed. ``instead_of`` is a commit id whose presence forbids this publish. ``incarnation`` is
+    that of the branch when the work was staged. ``schema_basis`` is the schema of the graph that the write was
+    validated with; without it, only the hash is compared. ``new_schema`` is the schema of the tables after the publish
+    and ``replaces_schema`` the one before. On main it becomes the schema of the graph; on a branch it is already.
     """
 
     intent: CommitIntent | None = None
@@ -167,10 +169,7 @@ def _check_conditions(
         actual = view.tables.version_of(table_key)
         if actual != expected:
             raise ExpectedVersionMismatch(table_key, expected, actual)
-    if request.if_commit is not None:
-        head = view.history.head()
-        if head is None or head.id != request.if_commit:
-            raise PreconditionFailed(view.branch, request.if_commit, head.id if head else None)
+    check_if_commit(view, request.if_commit)
     if current is not None:
         changes_schema = request.new_schema is not None and view.branch == MAIN
         validated_under = request.replaces_schema if changes_schema else intent.schema_ir_hash
@@ -178,6 +177,13 @@ def _check_conditions(
         if not is_same:
             raise make_schema_conflict(validated_under, current.schema_ir_hash)
     _check_changes(view.tables, request)
+
+
+def check_if_commit(view: ManifestView, if_commit: str | None) -> None:
+    """Raise ``PreconditionFailed`` if rows have changed since a commit; None asks for nothing."""
+    if if_commit is not None and not view.history.is_data_head(if_commit):
+        head = view.history.data_head()
+        raise PreconditionFailed(view.branch, if_commit, head.id if head else None)
 
 
 def _check_changes(tables: TableState, request: PublishRequest) -> None:
@@ -237,18 +243,20 @@ def _make_schema_head(
 
 
 def _make_commit(view: ManifestView, intent: CommitIntent) -> CommitRecord:
-    parent = view.history.head()
+    head, parent = view.history.head(), view.history.data_head()
     now = now_microseconds()
     return CommitRecord(
         intent.commit_id,
         None if view.branch == MAIN else view.branch,
         view.version + 1,
         # Clocks can step back; the history of a branch must not.
-        now if parent is None else max(now, parent.created_at + 1),
+        now if head is None else max(now, head.created_at + 1),
+        # Upkeep has no children, so that no history of rows, such as a search for a merge base, meets it.
         None if parent is None else parent.id,
         intent.merged_parent,
         intent.actor,
         intent.message,
         intent.txn,
         intent.schema_ir_hash,
+        upkeep=intent.upkeep,
     )

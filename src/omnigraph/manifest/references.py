@@ -45,7 +45,7 @@ def resolve_reference(manifest: Manifest, branch: str, at: Reference | None) -> 
     """Resolve ``at`` on a branch; None is its newest version."""
     if at is None:
         view = manifest.view(branch)
-        return ResolvedReference(branch, view.version, view.head)
+        return ResolvedReference(branch, view.version, view.data_head)
     if isinstance(at, datetime):
         return _at_time(manifest, branch, at)
     if isinstance(at, int):
@@ -92,7 +92,7 @@ def _take_head_snapshot(manifest: Manifest, branch: str) -> Snapshot:
         current = view.tables.schema_head if branch == MAIN else manifest.current_schema()
         if current is not None:
             return _keep_head_snapshot(manifest, view, current)
-        shown = _show_tables(manifest, view, view.head)
+        shown = _show_tables(manifest, view, view.data_head)
         # A graph of release 0.8 has only the files at the root, until the first commit here.
         schema = load_root_schema(manifest.objects)
         if manifest.current_schema() is None:
@@ -105,7 +105,7 @@ def _keep_head_snapshot(manifest: Manifest, view: ManifestView, schema: SchemaHe
     kept = manifest.head_snapshots.get(view.branch)
     if kept is not None and kept[0] is view and kept[1].read_under == schema:
         return kept[1]
-    shown = _show_tables(manifest, view, view.head).read_with(schema)
+    shown = _show_tables(manifest, view, view.data_head).read_with(schema)
     manifest.head_snapshots[view.branch] = (view, shown)
     return shown
 
@@ -205,7 +205,8 @@ def _at_version(manifest: Manifest, branch: str, version: int) -> ResolvedRefere
     view = manifest.view(branch, with_lineage=True)
     if not 0 < version <= view.version:
         raise NotFound(f"branch '{branch}' has no manifest version {version}", hint=f"the newest is v{view.version}")
-    commit = next((each for each in view.history.list_newest_first() if each.manifest_version <= version), None)
+    commits = view.history.list_newest_first()
+    commit = next((each for each in commits if each.manifest_version <= version and not each.upkeep), None)
     return ResolvedReference(_find_owner_branch(manifest, branch, version), version, commit)
 
 
@@ -221,7 +222,7 @@ def _at_time(manifest: Manifest, branch: str, instant: datetime) -> ResolvedRefe
     refuse_naive(instant)
     micros = to_microseconds(instant)
     commits = _history(manifest, branch).list_newest_first()
-    commit = next((commit for commit in commits if commit.created_at <= micros), None)
+    commit = next((commit for commit in commits if commit.created_at <= micros and not commit.upkeep), None)
     if commit is None:
         hint = "`omnigraph commit list` shows the commits and their times"
         raise NotFound(f"'{branch}' has no commit at or before {instant.isoformat()}", hint=hint)

@@ -127,6 +127,8 @@ class CommitRecord:
     txn: tuple[str, int] | None = None
     schema_ir_hash: str | None = None
     backfilled: bool = False
+    upkeep: bool = False
+    """Whether it changes no row: an index build or a compaction. The next commit has the same parent as this one."""
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -221,6 +223,7 @@ _COMMIT: Final = RecordCodec(
         optional("txn", TXN_PAIR),
         optional("schema_ir_hash"),
         optional("backfilled", FLAG, default=False),
+        optional("upkeep", FLAG, default=False),
     ),
 )
 

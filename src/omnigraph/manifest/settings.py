@@ -19,6 +19,7 @@ from omnigraph.storage.records import MalformedRecord, RecordCodec, choice_of, n
 
 FILE: Final = "__settings.json"
 VARIABLE: Final = "OMNIGRAPH_DURABILITY"
+UPKEEP_VARIABLE: Final = "OMNIGRAPH_UPKEEP"
 DEFAULT_DURABILITY: Final[Durability] = "power"
 """The durability of a new graph, if nobody chooses another."""
 
@@ -50,6 +51,14 @@ def choose_new_settings(location: Location, durability: str | None, lock: str | 
         raise ParameterError(f"lock is {lock!r}", hint=f"use {' or '.join(map(repr, LOCK_KINDS))}")
     kind = default.lock if lock is None else lock
     return replace(default, lock=kind, durability=_read_wanted_durability(durability) or DEFAULT_DURABILITY)
+
+
+def should_do_upkeep() -> bool:
+    """Return whether writers do upkeep after their commits; the environment can switch it off."""
+    wanted = os.environ.get(UPKEEP_VARIABLE) or "on"
+    if wanted not in ("on", "off"):
+        raise ParameterError(f"{UPKEEP_VARIABLE} is {wanted!r}", hint="use 'on' or 'off'")
+    return wanted == "on"
 
 
 def default_settings(location: Location) -> GraphSettings:

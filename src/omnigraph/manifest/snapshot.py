@@ -43,8 +43,8 @@ class Pin:
 class Snapshot:
     """The whole graph at one manifest version. Later writes do not change it.
 
-    ``commit`` is its newest commit, ``schema_ir_hash`` the schema that it is read with. Tables are opened on first use,
-    once.
+    ``commit`` is its newest commit that is not upkeep, ``schema_ir_hash`` the schema that it is read with. Tables are
+    opened on first use, once.
     """
 
     branch: str

@@ -98,7 +98,8 @@ EMPTY = TableState({}, {}, {}, {}, None)
 class ManifestView:
     """One branch of the manifest at one version. ``incarnation`` differs for a re-created branch.
 
-    ``newest`` has the rows of the newest commit, which are decoded on request.
+    ``newest`` has the rows of the newest commit, which are decoded on request, and ``newest_data`` those of the newest
+    one that is not upkeep.
     """
 
     branch: str
@@ -107,14 +108,18 @@ class ManifestView:
     newest_fragment: int
     tables: TableState
     newest: pa.Table
+    newest_data: pa.Table
     lineage: Lineage | None
 
     @property
     def head(self) -> CommitRecord | None:
         """The newest commit; None if there is none."""
-        if self.lineage is not None:
-            return self.lineage.head()
-        return decode_lineage(self.newest, row_versions=CREATED_VERSION in self.newest.column_names).head()
+        return (self.lineage or _decode_commits(self.newest)).head()
+
+    @property
+    def data_head(self) -> CommitRecord | None:
+        """The newest commit that is not upkeep, which is the head for users; None if there is none."""
+        return (self.lineage or _decode_commits(self.newest_data)).data_head()
 
     @property
     def history(self) -> Lineage:
@@ -129,13 +134,18 @@ class ManifestView:
         commits = [replace(row, manifest_version=table.version) for row in written if isinstance(row, CommitRecord)]
         newer = build_lineage(commits)
         return replace(
-            self,
+            self.add_newest(newer.rows, newer),
             version=table.version,
             newest_fragment=newest_fragment_of(table),
             tables=self.tables.extend(written),
-            newest=newer.rows if commits else self.newest,
             lineage=None if self.lineage is None else self.lineage.extend(newer),
         )
+
+    def add_newest(self, rows: pa.Table, commits: Lineage) -> ManifestView:
+        """Return this view with the rows of newer commits, if there are any, as the newest ones."""
+        if not len(rows):
+            return self
+        return replace(self, newest=rows, newest_data=self.newest_data if commits.data_head() is None else rows)
 
 
 def newest_fragment_of(table: Table) -> int:
@@ -152,15 +162,38 @@ def read_view(table: Table, branch: str, incarnation: str | None, *, with_lineag
     tables = EMPTY.extend(shape.decode_rows(current.filter(pc.invert(is_commit))))
     newest = current.filter(is_commit)
     lineage = read_lineage(table) if with_lineage else None
-    return ManifestView(branch, incarnation, table.version, newest_fragment_of(table), tables, newest, lineage)
+    return ManifestView(
+        branch,
+        incarnation,
+        table.version,
+        newest_fragment_of(table),
+        tables,
+        newest,
+        newest_data=_read_newest_data(table, newest),
+        lineage=lineage,
+    )
 
 
 def read_lineage(table: Table) -> Lineage:
     """Read the whole lineage of a manifest version."""
+    return decode_lineage(_scan_commits(table, _COMMITS), row_versions=table.has_stable_row_ids)
+
+
+def _read_newest_data(table: Table, newest: pa.Table) -> pa.Table:
+    """Read the rows of the newest commit that is not upkeep: the parent of the upkeep on top of it."""
+    head = _decode_commits(newest).head()
+    if head is None or not head.upkeep or head.parent is None:
+        return newest
+    return _scan_commits(table, f"object_id = '{head.parent}'")
+
+
+def _scan_commits(table: Table, filter_: str) -> pa.Table:
     columns = [*LINEAGE_COLUMNS, *([CREATED_VERSION] if table.has_stable_row_ids else [])]
-    return decode_lineage(
-        table.scan(columns=columns, filter=_COMMITS).read_all(), row_versions=table.has_stable_row_ids
-    )
+    return table.scan(columns=columns, filter=filter_).read_all()
+
+
+def _decode_commits(rows: pa.Table) -> Lineage:
+    return decode_lineage(rows, row_versions=CREATED_VERSION in rows.column_names)
 
 
 def extend_view(view: ManifestView, table: Table, *, with_lineage: bool) -> ManifestView:
@@ -176,17 +209,17 @@ def extend_view(view: ManifestView, table: Table, *, with_lineage: bool) -> Mani
     ).read_all()
     is_commit = _is_of_kind(newer, shape.GRAPH_COMMIT)
     commits = newer.filter(is_commit)
+    added = decode_lineage(commits, row_versions=True)
     lineage = view.lineage
     if lineage is not None:
-        lineage = lineage.extend(decode_lineage(commits, row_versions=True))
+        lineage = lineage.extend(added)
     elif with_lineage:
         lineage = read_lineage(table)
     return replace(
-        view,
+        view.add_newest(commits, added),
         version=table.version,
         newest_fragment=newest_fragment_of(table),
         tables=view.tables.extend(shape.decode_rows(newer.filter(pc.invert(is_commit)))),
-        newest=commits if len(commits) else view.newest,
         lineage=lineage,
     )
 

@@ -7,12 +7,14 @@ the parts. What was computed on one version can be carried over to a newer one, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, Protocol, cast
 
 from lance.dataset import Index as Segment
 from lance.dataset import LanceOperation
-from lance.fragment import FragmentMetadata
+from lance.fragment import FragmentMetadata, LanceFragment
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
 from omnigraph.errors import HistoryGone
@@ -23,6 +25,15 @@ from omnigraph.storage.table_writes import stage_operation, write_durably
 
 _KEEPS_FRAGMENTS: Final = frozenset({"Append", "Delete", "Update", "CreateIndex", "Rewrite", "ReserveFragments"})
 """The Lance operations that add or remove fragments, or delete rows in them, but change no value in a fragment."""
+_MAX_SEGMENT_RATIO: Final = 4
+"""A segment of an index is built again if it has at most this many times the rows that are added to it."""
+MANY_SMALL_FRAGMENTS: Final = 64
+"""So many small fragments in a row are merged."""
+TAIL_SIZES: Final = (1_024, 16_384)
+"""Sizes of small fragments, in rows. Those below the first are merged into one of that size, and many of these again:
+so a row is rewritten a few times, however small the commits are."""
+_MAX_TAIL_BYTES: Final = 256 * 1024 * 1024
+"""At most so much is rewritten at a time."""
 
 # --------------------------------------------------------------------------------------------- indexes
 
@@ -60,6 +71,36 @@ def replace_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange 
     return _stage_segments(table, list(built.values()))
 
 
+def choose_segment(table: Table, column: str) -> tuple[int, ...]:
+    """Return the fragments of a segment that would complete a BTREE; empty if it covers all, or if there is none.
+
+    It covers the rows that no segment covers, and takes in the segments that are not much larger. So there are few of
+    them, and a row is indexed again only a few times, however many small commits follow each other.
+    """
+    rows, segments = table.fragment_rows(), index_segments(table, index_name(column))
+    covered = {fragment for segment in segments for fragment in segment.fragment_ids}
+    chosen = {fragment for fragment in rows if fragment not in covered}
+    if not segments or not chosen:
+        return ()
+    for segment in sorted(segments, key=lambda each: _count_covered(rows, each)):
+        if _count_covered(rows, segment) > _MAX_SEGMENT_RATIO * sum(rows[fragment] for fragment in chosen):
+            break
+        chosen |= rows.keys() & segment.fragment_ids
+    return tuple(sorted(chosen))
+
+
+def extend_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange | None:
+    """Stage segments by column beside those that cover other rows, in place of those that cover the same."""
+    live = set(table.fragment_rows())
+    kept = {
+        segment.uuid
+        for each in built.values()
+        for segment in index_segments(table, each.name)
+        if live.intersection(segment.fragment_ids) and not set(each.fragment_ids).intersection(segment.fragment_ids)
+    }
+    return _stage_segments(table, list(built.values()), kept)
+
+
 def carry_over_indexes(staged: StagedChange, before: Table, now: Table) -> StagedChange | None:
     """Stage indexes that were built on the version ``before`` for the newer version ``now``. None if none is of use.
 
@@ -71,21 +112,32 @@ def carry_over_indexes(staged: StagedChange, before: Table, now: Table) -> Stage
         return None
     operation = cast(LanceOperation.CreateIndex, staged.transaction.operation)
     replaced, rows = {segment.uuid for segment in operation.removed_indices}, now.fragment_rows()
-
-    def count_covered(segments: Iterable[Segment]) -> int:
-        return sum(rows.get(fragment, 0) for segment in segments for fragment in segment.fragment_ids)
+    kept = {
+        segment.uuid
+        for each in operation.new_indices
+        for segment in index_segments(before, each.name)
+        if segment.uuid not in replaced
+    }
 
     def is_of_use(segment: Segment) -> bool:
-        built_since = [each for each in index_segments(now, segment.name) if each.uuid not in replaced]
-        return count_covered([segment]) > count_covered(built_since)
+        built_since = [each for each in index_segments(now, segment.name) if each.uuid not in replaced | kept]
+        return _count_covered(rows, segment) > sum(_count_covered(rows, each) for each in built_since)
 
-    return _stage_segments(now, [segment for segment in operation.new_indices if is_of_use(segment)])
+    return _stage_segments(now, [segment for segment in operation.new_indices if is_of_use(segment)], kept)
 
 
-def _stage_segments(table: Table, built: Sequence[Segment]) -> StagedChange | None:
+def _count_covered(rows: Mapping[int, int], segment: Segment) -> int:
+    return sum(rows.get(fragment, 0) for fragment in segment.fragment_ids)
+
+
+def _stage_segments(
+    table: Table, built: Sequence[Segment], kept: AbstractSet[str] = frozenset()
+) -> StagedChange | None:
+    """Stage segments in place of all others of the same indexes, except for those that are kept beside them."""
     if not built:
         return None
-    replaced = [segment for each in built for segment in index_segments(table, each.name)]
+    present = [segment for each in built for segment in index_segments(table, each.name)]
+    replaced = [segment for segment in present if segment.uuid not in kept]
     return stage_operation(table, LanceOperation.CreateIndex(list(built), replaced))
 
 
@@ -101,6 +153,44 @@ def compact(table: Table, target_rows: int | None = None) -> StagedChange | None
 def plan_compaction(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
     """Return the independent tasks of a compaction. They can be pickled and run in other processes."""
     options = CompactionOptions() if target_rows is None else CompactionOptions(target_rows_per_fragment=target_rows)
+    return _plan(table, options)
+
+
+def plan_tail_compaction(table: Table) -> tuple[CompactionTask, ...]:
+    """Return the tasks that merge the many small fragments of a table, if it has many. Large fragments stay.
+
+    A fragment that lost many of its rows is rewritten too, unless it is very large.
+    """
+    fragments = table.dataset.get_fragments()
+    for size in reversed(list_crowded_sizes(table)):
+        large = [each for each in fragments if each.physical_rows >= size]
+        options = CompactionOptions(
+            target_rows_per_fragment=size,
+            max_source_bytes=_MAX_TAIL_BYTES,
+            excluded_fragment_ids=[each.fragment_id for each in large if _count_bytes(each) > _MAX_TAIL_BYTES // 2],
+        )
+        tasks = _plan(table, options)
+        if tasks:
+            return tasks
+    return ()
+
+
+def list_crowded_sizes(table: Table) -> list[int]:
+    """Return the sizes below which a table has so many small fragments that it is time to merge them."""
+    rows = tuple(table.fragment_rows().values())
+    return [size for size in TAIL_SIZES if _count_mergeable(rows, size) >= MANY_SMALL_FRAGMENTS]
+
+
+def _count_bytes(fragment: LanceFragment) -> int:
+    return sum(file.file_size_bytes or _MAX_TAIL_BYTES for file in fragment.metadata.files)
+
+
+def _count_mergeable(rows: Iterable[int], size: int) -> int:
+    """Return how many fragments follow a small one and are small too: only neighbours can be merged."""
+    return sum(before < size and after < size for before, after in pairwise(rows))
+
+
+def _plan(table: Table, options: CompactionOptions) -> tuple[CompactionTask, ...]:
     with translate_errors(table.subject):
         return tuple(Compaction.plan(table.dataset, options).tasks)
 

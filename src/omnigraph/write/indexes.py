@@ -42,6 +42,8 @@ MIN_ROWS_IN_A_SEGMENT: Final = 500_000
 """Smaller indexes are built in one segment: joining more would only cost time."""
 MAX_UNCOVERED: Final = 100_000
 """How many rows an index may lack after a load before it is rebuilt; queries scan them."""
+_MAX_UNCOVERED_SHARE: Final = 8
+"""Upkeep builds a text or vector index again if it lacks more than one row in this many."""
 OVERTAKEN: Final = "others replaced its rows while it was built; run it again"
 """Why an index that was built is not there."""
 
@@ -182,6 +184,42 @@ class EnsureIndexesOperation:
         return PreparedWrite(_plan_changes(missing, self.executor), frozenset(), report)
 
 
+@dataclass(frozen=True, slots=True)
+class ExtendIndexesOperation:
+    """Extends the indexes that some tables have over rows that were added or moved. Missing indexes stay missing.
+
+    A BTREE gets a further segment. Other indexes are built again, once enough rows of a table of moderate size lack.
+    """
+
+    required: tuple[IndexSpec, ...]
+    kind: WriterKind = WriterKind.ENSURE_INDICES
+    strict: bool = False
+
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[tuple[IndexSpec, ...]]:
+        """Find the indexes to extend."""
+        states = {
+            key: _IndexState.read(snapshot, key) for key in dict.fromkeys(index.table_key for index in self.required)
+        }
+        due = tuple(index for index in self.required if states[index.table_key].should_extend(index))
+        by_table = _group_by_table(due)
+        changes = tuple(
+            TableChange(key, partial(stage_extensions, kinds=kinds), carry_over=table_upkeep.carry_over_indexes)
+            for key, kinds in by_table.items()
+        )
+        return PreparedWrite(changes, frozenset(), due)
+
+
+def stage_extensions(table: Table, kinds: Mapping[str, IndexKind]) -> StagedChange | None:
+    """Stage what completes the index of each column, all in one change."""
+    built: dict[str, table_upkeep.Segment] = {}
+    for column, kind in kinds.items():
+        every = tuple(table.fragment_rows())
+        fragments = table_upkeep.choose_segment(table, column) if kind is IndexKind.BTREE else every
+        if fragments:
+            built[column] = _build_segment(table, _SegmentTask(column, kind, fragments, fragments == every))
+    return table_upkeep.extend_indexes(table, built)
+
+
 def commit_indexes(manifest: Manifest, operation: EnsureIndexesOperation, options: CommitOptions) -> IndexReport:
     """Build indexes and publish those whose rows are still there. The others are deferred."""
     result = commit_operation(manifest, operation, replace(options, message="ensure indexes"))
@@ -201,18 +239,23 @@ def commit_indexes(manifest: Manifest, operation: EnsureIndexesOperation, option
 
 
 def _plan_changes(missing: Iterable[IndexSpec], executor: Executor) -> tuple[TableChange, ...]:
-    by_table: dict[str, dict[str, IndexKind]] = {}
-    for index in missing:
-        assert index.kind is not None
-        by_table.setdefault(index.table_key, {})[index.column] = index.kind
     return tuple(
         TableChange(
             key,
             partial(stage_indexes, kinds=kinds, executor=executor),
             carry_over=table_upkeep.carry_over_indexes,
         )
-        for key, kinds in by_table.items()
+        for key, kinds in _group_by_table(missing).items()
     )
+
+
+def _group_by_table(indexes: Iterable[IndexSpec]) -> dict[str, dict[str, IndexKind]]:
+    """Return the kinds of some indexes, by table and column."""
+    by_table: dict[str, dict[str, IndexKind]] = {}
+    for index in indexes:
+        assert index.kind is not None
+        by_table.setdefault(index.table_key, {})[index.column] = index.kind
+    return by_table
 
 
 # --------------------------------------------------------------------------------------------- building
@@ -292,6 +335,16 @@ class _IndexState:
         if index.kind is None or not self.rows:
             return False
         return self.covered.get((index.column, index.kind.value), 0) >= max(1, self.rows - max_uncovered)
+
+    def should_extend(self, index: IndexSpec) -> bool:
+        """Whether upkeep extends the index: it exists, and covers too few rows, or too few for the work."""
+        if not self.is_there(index) or self.table is None or self.owner != self.branch:
+            return False
+        if index.kind is IndexKind.BTREE:
+            return bool(table_upkeep.choose_segment(self.table, index.column))
+        # Lance scans the rows that such an index does not cover.
+        is_due = not self.is_covered(index, self.rows // _MAX_UNCOVERED_SHARE) and self.rows <= MAX_UNCOVERED
+        return is_due and self.find_obstacle(index, LOCAL) is None
 
     def find_obstacle(self, index: IndexSpec, executor: Executor) -> str | None:
         """Return why an index cannot be built now, or None."""

@@ -226,6 +226,7 @@ def commit_json(commit: Commit) -> dict[str, Json]:
         "actor": commit.actor,
         "message": commit.message,
         "created_at": timestamp(commit.created_at),
+        **({"upkeep": True} if commit.upkeep else {}),
     }
 
 

@@ -84,11 +84,12 @@ class Changes:
     @property
     def newest(self) -> str:
         """The cursor after the last block. Reads no block."""
-        return _encode_cursor(self._place, self._history.head())
+        return _encode_cursor(self._place, self._history.data_head())
 
     def cursors(self) -> Iterator[str]:
         """Yield the cursor after each block that follows. Reads no block."""
-        return (_encode_cursor(self._place, commit) for commit in self._history.list_oldest_first(self._after))
+        commits = self._history.list_oldest_first(self._after)
+        return (_encode_cursor(self._place, commit) for commit in commits if not commit.upkeep)
 
     def __iter__(self) -> Iterator[ChangeBlock]:
         return self._deadlines.iterate(self._read_blocks)
@@ -100,6 +101,10 @@ class Changes:
                 if before is None:
                     before = self._read_parent(commit)
                 after = _read_commit_view(self._manifest, commit, before)
+                if commit.upkeep:
+                    # The same rows in other files: the next commit is compared with these.
+                    before = after
+                    continue
                 parent = before.snapshot if before else _without_tables(after.snapshot)
                 diff = _build_diff(parent, after.snapshot, self._place)
             yield ChangeBlock(to_commit(commit), _encode_cursor(self._place, commit), diff)
@@ -139,7 +144,7 @@ def follow_changes(
 def take_baseline(manifest: Manifest, branch: str, at: Reference | None, types: Iterable[str] | None) -> ChangeBlock:
     """Return all entities of a commit as one block of insertions, with the cursor after that commit."""
     history, place = _open_feed(manifest, branch, types)
-    commit = history.head() if at is None else _find_commit(manifest, history, branch, at)
+    commit = history.data_head() if at is None else _find_commit(manifest, history, branch, at)
     if commit is None:
         raise NotFound(f"branch '{branch}' has no commit yet", details={"branch": branch})
     snapshot = _read_commit_view(manifest, commit, None).snapshot
@@ -175,7 +180,7 @@ def _find_tables(manifest: Manifest, view: ManifestView, types: Iterable[str] | 
 
 def _find_start(manifest: Manifest, history: Lineage, place: Cursor, start: str) -> CommitRecord | None:
     if start == NOW:
-        return history.head()
+        return history.data_head()
     if start == BEGINNING:
         return None
     if not start.startswith(AFTER):

@@ -17,6 +17,7 @@ from ulid import ULID
 from omnigraph.errors import DriftDetected, HistoryGone, NotFound
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import to_commit
+from omnigraph.manifest.publisher import CommitIntent
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
@@ -63,7 +64,8 @@ def restore_to_pins(manifest: Manifest, held: HeldLock, branch: str, drifted: Se
     # The commit and its Restores share one id: by that the audit recognises a repair of drift.
     commit_id = str(ULID())
     restored = [restore_table(manifest, held, each, commit_id) for each in drifted]
-    return publish_restored(manifest, held, branch, drifted, restored, commit_id).commit
+    intent = CommitIntent(commit_id, manifest.schema_hash(), RECOVERY_ACTOR)
+    return publish_restored(manifest, held, branch, drifted, restored, intent).commit
 
 
 # --------------------------------------------------------------------------------------------- the audit of it

@@ -156,10 +156,12 @@ class CommitResult(Generic[Outcome]):
     """The commit, or None if there was nothing to change, and the outcome of the operation.
 
     ``replayed``: this ``txn``, or a later one of the same app, is committed already; nothing was written now.
-    ``tables`` are the keys of the tables that it wrote to; upkeep that was left out is not among them.
+    ``tables`` are the keys of the tables that it wrote to; upkeep that was left out is not among them. ``crowded`` are
+    those that have many small fragments now.
     """
 
     commit: CommitRecord | None
     outcome: Outcome
     replayed: bool = False
     tables: frozenset[str] = frozenset()
+    crowded: frozenset[str] = frozenset()

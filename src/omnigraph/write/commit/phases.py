@@ -20,6 +20,7 @@ from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishRe
 from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, make_pointer_entry
 from omnigraph.manifest.state import ManifestView
+from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.durability import SyncFailed
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
@@ -124,7 +125,10 @@ def run_phases(
     section.held.check()
     put_sidecar(attempt.manifest.objects, sidecar)  # phase A
     try:
-        updates = [_commit_table(section, each) for each in staged_tables]  # phase B
+        committed = [_commit_table(section, each) for each in staged_tables]  # phase B
+        updates = [
+            make_entry(attempt.manifest, each.pin, table) for each, table in zip(staged_tables, committed, strict=True)
+        ]
         sidecar = _confirm_merge(section, sidecar, updates)
         published = _publish(section, view, updates)  # phase C
     except LeaseLost as lost:
@@ -147,7 +151,12 @@ def run_phases(
         return CommitResult(published.commit, outcome, replayed=True)
     if published.commit.actor != RECOVERY_ACTOR or attempt.options.actor == RECOVERY_ACTOR:
         _clear_sidecar(section, sidecar)  # phase D
-    return CommitResult(published.commit, outcome, tables=written)
+    crowded = [
+        each.pin.table_key
+        for each, table in zip(staged_tables, committed, strict=True)
+        if table_upkeep.list_crowded_sizes(table)
+    ]
+    return CommitResult(published.commit, outcome, tables=written, crowded=frozenset(crowded))
 
 
 # --------------------------------------------------------------------------------------------- before phase A
@@ -238,10 +247,9 @@ def _build_sidecar(section: CommitSection[Outcome], view: ManifestView, staged_t
 # --------------------------------------------------------------------------------------------- phase B
 
 
-def _commit_table(section: CommitSection[Outcome], staged_table: _StagedTable) -> TableVersion:
+def _commit_table(section: CommitSection[Outcome], staged_table: _StagedTable) -> Table:
     section.held.check()
-    table = tables.commit(staged_table.table, staged_table.staged, section.attempt.operation_id)
-    return make_entry(section.attempt.manifest, staged_table.pin, table)
+    return tables.commit(staged_table.table, staged_table.staged, section.attempt.operation_id)
 
 
 def _confirm_merge(section: CommitSection[Outcome], sidecar: Sidecar, updates: list[TableVersion]) -> Sidecar:
@@ -272,6 +280,7 @@ def _publish(section: CommitSection[Outcome], view: ManifestView, updates: list[
             options.message,
             options.merged_parent,
             options.txn,
+            upkeep=attempt.operation.kind.is_upkeep,
         ),
         registrations=tuple(Registration(each.table_key, each.location) for each in prepared.created),
         updates=(*updates, *(make_pointer_entry(attempt.manifest, pin) for pin in prepared.adopted)),

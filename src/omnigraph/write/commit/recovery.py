@@ -52,7 +52,6 @@ from omnigraph.write.commit.table_heads import (
 
 ROUNDS: Final = 4
 """How often to decide anew after losing a race."""
-_MAINTAINERS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
 
 
 def prepare_for_writing(manifest: Manifest) -> None:
@@ -225,7 +224,7 @@ def _head_id_of(view: ManifestView) -> str:
 
 def _can_roll_forward(manifest: Manifest, view: ManifestView, sidecar: Sidecar, heads: Sequence[TableHead]) -> bool:
     """Whether every table commit of the operation was made, and head and schema are those that it was made on."""
-    if sidecar.writer_kind in _MAINTAINERS and any(not is_maintenance(each.unpublished) for each in heads):
+    if sidecar.writer_kind.is_upkeep and any(not is_maintenance(each.unpublished) for each in heads):
         return False
     if sidecar.commit_id is None:
         return _is_legacy_complete(sidecar, heads)
@@ -295,6 +294,7 @@ def _roll_forward(
             sidecar.message,
             sidecar.merge_source_commit_id,
             sidecar.txn,
+            upkeep=sidecar.writer_kind.is_upkeep,
         ),
         registrations=tuple(Registration(each.table_key, each.table_path) for each in sidecar.additional_registrations),
         updates=tuple(updates),
@@ -367,7 +367,15 @@ def roll_back(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar)
     ]
     if not restored:
         return None
-    return publish_restored(manifest, held, branch, heads, restored, str(ULID()), instead_of=sidecar.commit_id)
+    return publish_restored(
+        manifest,
+        held,
+        branch,
+        heads,
+        restored,
+        CommitIntent(str(ULID()), manifest.schema_hash(), RECOVERY_ACTOR, upkeep=sidecar.writer_kind.is_upkeep),
+        instead_of=sidecar.commit_id,
+    )
 
 
 # --------------------------------------------------------------------------------------------- removals

@@ -16,10 +16,10 @@ from typing import Final
 
 from ulid import ULID
 
-from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, PreconditionFailed, StorageError
+from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, StorageError
 from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.publisher import CommitIntent
+from omnigraph.manifest.publisher import CommitIntent, check_if_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, SchemaHead
 from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
@@ -78,7 +78,10 @@ def commit_operation(
     """
     if first_basis is not None:
         _refuse_overtaken(first_basis, manifest.current_schema())
-    return _commit_on_current_schema(manifest, operation, catch_up(manifest, options, executor), first_basis)
+    result = _commit_on_current_schema(manifest, operation, catch_up(manifest, options, executor), first_basis)
+    if result.crowded and manifest.on_crowded is not None and not operation.kind.is_upkeep:
+        manifest.on_crowded(options.branch, result.crowded)
+    return result
 
 
 def catch_up(manifest: Manifest, options: CommitOptions, executor: Executor = LOCAL) -> CommitOptions:
@@ -112,7 +115,8 @@ def _commit_on_current_schema(
         basis = first_basis if first_basis and round_ == 0 else _take_basis_for(attempt)
         prepared = operation.prepare(basis)
         if not prepared.has_changes:
-            _check_if_commit(options, basis.commit.id if basis.commit else None)
+            if options.if_commit is not None:
+                check_if_commit(manifest.view(options.branch, with_lineage=True), options.if_commit)
             return CommitResult(None, prepared.outcome)
         basis = _hand_over_long_tables(attempt, basis, prepared)
         staged = _stage_owned_tables(attempt, basis, prepared)
@@ -289,8 +293,7 @@ def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) ->
         last = view.tables.txns.get(options.txn[0])
         if last is not None and options.txn[1] <= last.number:
             return CommitResult(view.history.find(last.commit_id), section.prepared.outcome, replayed=True)
-    head = view.history.head()
-    _check_if_commit(options, head.id if head else None)
+    check_if_commit(view, options.if_commit)
     if section.attempt.operation.kind is not WriterKind.SCHEMA_APPLY:
         on_main = options.branch == MAIN
         current = view.tables.schema_head if on_main else section.attempt.manifest.current_schema()
@@ -320,11 +323,6 @@ def _make_recreated_error(options: CommitOptions) -> ConflictError:
         f"branch '{options.branch}' was deleted and re-created while this write was prepared",
         hint="read again and retry",
     )
-
-
-def _check_if_commit(options: CommitOptions, head: str | None) -> None:
-    if options.if_commit is not None and options.if_commit != head:
-        raise PreconditionFailed(options.branch, options.if_commit, head)
 
 
 def _drop_stale_upkeep(section: CommitSection[Outcome], view: ManifestView) -> CommitSection[Outcome]:

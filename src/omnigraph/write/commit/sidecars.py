@@ -46,6 +46,11 @@ class WriterKind(StrEnum):
     ENSURE_INDICES = "EnsureIndices"
     OPTIMIZE = "Optimize"
 
+    @property
+    def is_upkeep(self) -> bool:
+        """Whether it changes no row."""
+        return self in (WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES)
+
 
 @dataclass(frozen=True, slots=True)
 class SidecarPin:

@@ -100,12 +100,12 @@ def publish_restored(
     branch: str,
     heads: Sequence[TableHead],
     restored: Sequence[TableVersion],
-    commit_id: str,
+    intent: CommitIntent,
     instead_of: str | None = None,
 ) -> PublishResult:
     """Publish restored tables, if all tables are still at their pins and commit ``instead_of`` was not published."""
     request = PublishRequest(
-        CommitIntent(commit_id, manifest.schema_hash(), RECOVERY_ACTOR),
+        intent,
         updates=tuple(restored),
         expected={each.pin.table_key: each.pin.version for each in heads},
         instead_of=instead_of,

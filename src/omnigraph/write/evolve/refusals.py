@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from omnigraph.errors import ConflictError, HistoryGone, NotFound, ParameterError, Problem, SchemaError
@@ -143,12 +142,11 @@ def _refuse_forks(manifest: Manifest, table_key: str) -> None:
 
 
 def _refuse_commits(manifest: Manifest, keys: set[str], branch: str) -> None:
-    own = (
-        commit
-        for commit in islice(manifest.view(branch, with_lineage=True).history.list_newest_first(), 1, None)
-        if (commit.branch or MAIN) == branch
-    )
+    history = manifest.view(branch, with_lineage=True).history
+    own = (commit for commit in history.list_newest_first() if (commit.branch or MAIN) == branch)
     for commit in own:
+        if history.is_data_head(commit.id):
+            continue
         try:
             view = manifest.view_at(branch, commit.manifest_version)
         except HistoryGone:

@@ -240,7 +240,7 @@ def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run
 def _explain_gone(manifest: Manifest, merged: _MergeSource, gone: HistoryGone) -> OmniGraphError:
     """Return a conflict if the source branch has moved since it was captured: then merging again helps."""
     branch = merged.branch
-    head = manifest.view(branch).head if branch is not None and branch in branch_names(manifest) else None
+    head = manifest.view(branch).data_head if branch is not None and branch in branch_names(manifest) else None
     if branch is None or (head is not None and head.id == merged.commit.id):
         return gone
     return ConflictError(
@@ -255,7 +255,7 @@ def _delete_merged_branch(manifest: Manifest, branch: str, merged: str) -> str |
 
     def heal_and_compare(manifest: Manifest, held: HeldLock, name: str) -> None:
         heal(manifest, held, name)
-        head = manifest.view(name).head
+        head = manifest.view(name).data_head
         if head is not None and head.id != merged:
             raise ConflictError(f"branch '{name}' has new commits", hint="merge it again")
 
