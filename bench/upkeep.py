@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -91,6 +92,8 @@ def main() -> None:
 
 def measure(folder: Path, commits: int, rounds: int, rows: int) -> tuple[list[Measured], Upkeep]:
     """Age a store, copy it, and measure both."""
+    # A store that nobody looks after: this is what optimize is compared with.
+    os.environ["OMNIGRAPH_UPKEEP"] = "off"
     aged = omnigraph.init(folder / "aged.og", SCHEMA)
     for number in range(commits):
         aged.mutate(ADD, params={"code": f"p{number}", "to": f"p{number // 2}"})

@@ -69,7 +69,9 @@ def tend_at(uri: str) -> None:
 def is_tended(graph: Graph) -> None:
     assert max(fragments(graph).values()) == 1
     table = graph.snapshot().table("Port")
-    assert table.list_indexes()["id_idx"].rows == table.count_rows()
+    # Whoever died between the two commits left the indexes to the next time that fragments are merged.
+    assert table.list_indexes()["id_idx"].rows in (0, table.count_rows())
+    assert table.count_rows("id = 'p01'") == 1
     assert [commit for commit in graph.commits() if commit.upkeep] == []
     # What recovery rolled forward or back is upkeep too.
     assert len(graph.commits()) == 5

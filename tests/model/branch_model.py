@@ -269,7 +269,7 @@ def read(me: int, name: str, branch: str, rules: Flags) -> Program:
 
 
 def build_index(me: int, name: str, rules: Flags) -> Program:
-    """Build an index on T of main while others write. Building takes long: it is an access of its own."""
+    """Build an index on T of main, or merge its small fragments, while others write. It takes long: an access of its own."""
     seen = yield ("see", "main")
     yield ("build", False)
     yield ("acquire", ("main",))

@@ -1,0 +1,135 @@
+"""What age costs: one-row commits one after another, the last against the hundredth, and what lies on the disk.
+
+    .venv/bin/python bench/age.py [--commits 5000] [--window 50] [--off] [--json]
+
+One graph gets that many commits of one node and one edge, with the upkeep that follows commits by itself, or without it
+(``--off``). A cost is the median of a window of commits; the window at the hundredth commit and the last one are what
+is compared. Beside each stands the median of what every commit must do at least: an append of one row to a Lance table
+of its own, measured in the same windows, so that a busy machine slows both alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import lance
+import pyarrow as pa
+
+import omnigraph
+from omnigraph.graph import Graph
+
+SCHEMA = """
+node Person { name: String @key  age: I64? }
+edge Knows: Person -> Person { since: I64? }
+"""
+ADD = """
+query add($name: String, $to: String) {
+  insert Person { name: $name, age: 30 }
+  insert Knows { from: $name, to: $to }
+}
+"""
+EARLY = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some commits in a row, the last of which has this number. Times are medians, in milliseconds."""
+
+    commit: int
+    commit_ms: float
+    append_ms: float
+    fragments: int
+    megabytes: float
+
+
+def measure(graph: Graph, folder: Path, commits: int, window: int) -> list[Window]:
+    """Make the commits, and look at a window at the hundredth, at each thousandth and at the last."""
+    looked_at = sorted({EARLY, *range(1_000, commits, 1_000), commits})
+    found: list[Window] = []
+    times: list[float] = []
+    for number in range(1, commits + 1):
+        start = perf_counter()
+        graph.mutate(ADD, params={"name": f"p{number}", "to": f"p{number - 1}"})
+        times.append(perf_counter() - start)
+        if number in looked_at:
+            found.append(
+                Window(
+                    number,
+                    round(median(times[-window:]) * 1_000, 1),
+                    round(measure_appends(folder / f"append-{number}.lance", window) * 1_000, 1),
+                    max(len(graph.snapshot().table(key).fragment_rows()) for key in graph.snapshot().pins),
+                    round(sum(sizes(folder / "graph.og").values()) / 1e6, 1),
+                )
+            )
+    return found
+
+
+def measure_appends(uri: Path, count: int) -> float:
+    """Append one row to a small Lance table so often; the median of the seconds."""
+    row = pa.table({"name": ["p"], "age": [30]})
+    lance.write_dataset(row, uri)
+    times: list[float] = []
+    for _ in range(count):
+        start = perf_counter()
+        lance.write_dataset(row, uri, mode="append")
+        times.append(perf_counter() - start)
+    return median(times)
+
+
+def sizes(root: Path) -> Counter[str]:
+    """The bytes of the graph, by what they are: versions, data and so on, of the manifest and of the tables."""
+    found: Counter[str] = Counter()
+    for path in root.rglob("*"):
+        if path.is_file():
+            place = path.relative_to(root).parts
+            owner = (
+                "__manifest" if place[0] == "__manifest" else "tables" if place[0] in ("nodes", "edges") else "other"
+            )
+            folder = next(
+                (part for part in place if part in ("_versions", "_transactions", "data", "_indices")), "rest"
+            )
+            found[f"{owner} {folder}"] += path.stat().st_size
+    return found
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commits", type=int, default=5_000)
+    parser.add_argument("--window", type=int, default=50)
+    parser.add_argument("--off", action="store_true", help="without upkeep")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.off:
+        os.environ["OMNIGRAPH_UPKEEP"] = "off"
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        graph = omnigraph.init(folder / "graph.og", SCHEMA)
+        graph.load([{"type": "Person", "data": {"name": "p0"}}])
+        windows = measure(graph, folder, options.commits, options.window)
+        graph.close()
+        upkeep = sum(commit.upkeep for commit in graph.commits(upkeep=True))
+        bytes_of = sizes(folder / "graph.og")
+    early, last = next(each for each in windows if each.commit == EARLY), windows[-1]
+    ratio = round((last.commit_ms / early.commit_ms) / (last.append_ms / early.append_ms), 2)
+    if options.json:
+        print(json.dumps({"windows": [asdict(each) for each in windows], "ratio": ratio, "bytes": bytes_of}))
+        return
+    print("commit  commit ms  raw append ms  fragments       MB")
+    for each in windows:
+        print(f"{each.commit:>6}  {each.commit_ms:>9}  {each.append_ms:>13}  {each.fragments:>9}  {each.megabytes:>7}")
+    print(f"the last against the hundredth, each over its raw append: {ratio}x (ceiling 1.2x); {upkeep} upkeep commits")
+    for name, count in bytes_of.most_common():
+        print(f"{name:<28} {count / 1e6:>8.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
