@@ -13,7 +13,8 @@ from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain import optimize as module
 from omnigraph.maintain.optimize import CompactionOperation, optimize
-from omnigraph.read.search.vectors import find_nearest_rows, has_vector_index
+from omnigraph.read.search.top_k import find_best_rows
+from omnigraph.read.search.vectors import fetch_nearest
 from omnigraph.storage.location import Location
 from omnigraph.storage.row_search import search_vectors
 from omnigraph.write.commit.section import CommitOptions, commit_operation
@@ -171,11 +172,11 @@ def test_deleted_vectors_do_not_take_the_places_of_others(tmp_path: Path) -> Non
     terms = CommitOptions(schema_ir_hash=graph._manifest.schema_hash())
     assert commit_operation(graph._manifest, CompactionOperation(("node:Spot",)), terms).commit is not None
     table, origin = graph.snapshot().table("Spot"), np.zeros(2, np.float32)
-    assert has_vector_index(table, "at"), "it is older than the compaction"
+    assert table.list_indexes()["at_idx"].rows, "it is older than the compaction"
     assert search_vectors(table, "at", origin, 19).num_rows < 19
-    found = find_nearest_rows(table, "at", origin, 3, None)
+    found = find_best_rows(fetch_nearest(table, "at", origin), 3)
     assert found is not None
-    assert {"s30", "s31", "s32"} <= set(found["id"].to_pylist())
+    assert found.take_best(3).rows["id"].to_pylist() == ["s30", "s31", "s32"]
     near = "query near($q: Vector(2)) { match { $s: Spot } return { $s.code } order { nearest($s.at, $q) } limit 3 }"
     assert [row["s.code"] for row in graph.query(near, params={"q": [0.0, 0.0]}).rows] == ["s30", "s31", "s32"]
 

@@ -53,7 +53,13 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import FEW_ROWS, Strategy
-from omnigraph.read.match import describe_edge_access, edge_walk_of, find_join_comparison, finds_by_id
+from omnigraph.read.match import (
+    describe_edge_access,
+    edge_walk_of,
+    find_join_comparison,
+    find_ranked_scans,
+    finds_by_id,
+)
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.row_sizes import estimate_row_bytes
 
@@ -247,9 +253,14 @@ def estimate_read_cost(plan: ReadPlan, context: QueryContext) -> ReadCost:
     """Estimate the cost of a plan; tables that the cache holds already count as if they were read."""
     estimator = CardinalityEstimator(table_sizes_of(context.snapshot, context.catalog))
     estimator.estimate(plan)
-    read = [part for operator in walk_plan(plan) for part in _list_reads(operator, estimator, context)]
+    ranked = {key: scan for key, scan in find_ranked_scans(plan, context).items() if scan.uses_index(context)}
+    read = [(scan.type, min(scan.limit, _count_rows(scan.type, context))) for scan in ranked.values()]
+    for operator in walk_plan(plan):
+        if id(operator) not in ranked:
+            read += _list_reads(operator, estimator, context)
     size = sum(rows * _estimate_bytes(type_, context) for type_, rows in read)
-    return ReadCost(sum(rows for _, rows in read), size, int(max(estimator.rows.values(), default=0)))
+    given = [rows for key, rows in estimator.rows.items() if key not in ranked]
+    return ReadCost(sum(rows for _, rows in read), size, int(max(given, default=0)))
 
 
 def _list_reads(

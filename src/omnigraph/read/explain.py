@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from omnigraph.language.query import TypedMutation
@@ -16,13 +17,22 @@ from omnigraph.language.query.plan import (
     PlanOperator,
     ReadPlan,
     Select,
+    TopRanked,
     inputs_of,
     print_plan,
     walk_plan,
 )
 from omnigraph.read.context import QueryContext
 from omnigraph.read.estimate import CardinalityEstimator, table_sizes_of
-from omnigraph.read.match import describe_edge_access, describe_scan_access, find_join_comparison
+from omnigraph.read.match import (
+    IN_RANKING,
+    RANKED_BY_STORAGE,
+    RankedScan,
+    describe_edge_access,
+    describe_scan_access,
+    find_join_comparison,
+    find_ranked_scans,
+)
 
 _LARGE_PRODUCT: Final = 1e6
 """A product with more rows than this gets a warning."""
@@ -35,9 +45,10 @@ def explain_plan(plan: ReadPlan, context: QueryContext, mutation: TypedMutation 
     """
     estimator = CardinalityEstimator(table_sizes_of(context.snapshot, context.catalog))
     estimator.estimate(plan)
+    ranked = find_ranked_scans(plan, context)
 
     def describe(operator: PlanOperator) -> str:
-        access_path = _describe_access(operator, estimator, context)
+        access_path = _describe_access(operator, ranked, estimator, context)
         rows = _format_rows(estimator.rows[id(operator)])
         return f"~{rows} rows, {access_path}" if access_path else f"~{rows} rows"
 
@@ -45,8 +56,14 @@ def explain_plan(plan: ReadPlan, context: QueryContext, mutation: TypedMutation 
     return "\n".join([print_plan(whole, describe), *_warn_of_products(plan, estimator)])
 
 
-def _describe_access(plan: PlanOperator, estimator: CardinalityEstimator, context: QueryContext) -> str:
+def _describe_access(
+    plan: PlanOperator, ranked: Mapping[int, RankedScan], estimator: CardinalityEstimator, context: QueryContext
+) -> str:
     match plan:
+        case NodeScan() if id(plan) in ranked:
+            return IN_RANKING
+        case TopRanked() if id(plan.input) in ranked:
+            return RANKED_BY_STORAGE
         case NodeScan():
             return describe_scan_access(plan, context)
         case Expand() | ExpandEdges() | Connect() | ConnectEdges():

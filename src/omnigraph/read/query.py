@@ -12,7 +12,14 @@ import pyarrow as pa
 
 from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import ParameterError
-from omnigraph.language.query import CompiledQuery, PropertyValue, TypedMutation, compile_query
+from omnigraph.language.query import (
+    CompiledQuery,
+    PropertyValue,
+    TextMatch,
+    TextScore,
+    TypedMutation,
+    compile_query,
+)
 from omnigraph.language.query.plan import ReadPlan, expressions_of, plan_read, tables_of, walk_expression, walk_plan
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
@@ -99,10 +106,11 @@ def plan_compiled(
 
 
 def _properties_of(plan: ReadPlan) -> frozenset[str]:
-    """Return the names of all properties that a plan reads."""
+    """Return the names of all properties that a plan reads. A text that is only searched in is not read."""
     expressions = (each for operator in walk_plan(plan) for each in expressions_of(operator))
-    parts = (part for each in expressions for part in walk_expression(each))
-    return frozenset(part.name for part in parts if isinstance(part, PropertyValue))
+    parts = [part for each in expressions for part in walk_expression(each)]
+    searched = {id(part.target) for part in parts if isinstance(part, TextMatch | TextScore)}
+    return frozenset(part.name for part in parts if isinstance(part, PropertyValue) and id(part) not in searched)
 
 
 def _plan_for_sizes(compiled: CompiledQuery, catalog: Catalog, snapshot: Snapshot) -> ReadPlan:

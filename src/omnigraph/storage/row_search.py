@@ -9,7 +9,8 @@ search covers indexed rows only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 import lance
@@ -144,24 +145,60 @@ def combine_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Ite
 # --------------------------------------------------------------------------------------------- words and vectors
 
 
-def search_words(table: Table, column: str, words: str, *, max_edits: int = 0) -> pa.Table:
-    """Return ids and scores of the rows whose text has any of the words, or one within ``max_edits`` edits."""
-    if max_edits:
+@dataclass(frozen=True, slots=True)
+class WordSearch:
+    """The rows of a table whose text in a column has any of some words, or one within ``max_edits`` edits.
+
+    With a filter only rows that match it. Their scores are those among all rows if the index covers all; else they
+    depend on the filter.
+    """
+
+    table: Table
+    column: str
+    words: str
+    max_edits: int = 0
+    where: str | None = None
+
+    def read(self, columns: Sequence[str] = (), limit: int | None = None) -> pa.Table:
+        """Return the ids, scores and some columns of the rows, or of those with the highest scores."""
+        return self._read(dict.fromkeys(("id", *columns, SCORE)), limit)
+
+    def count_entries(self) -> int:
+        """Return the number of matches in the index and beyond it. No row is read.
+
+        An index that is older than the last compaction still has entries of rows that were deleted before it.
+        """
+        return self._read((SCORE,), None).num_rows
+
+    def _read(self, columns: Iterable[str], limit: int | None) -> pa.Table:
         # A fuzzy query is not stemmed, whereas the index holds stems.
-        words = " ".join(token.text for token in lance.tokenize(words))
-    query = MatchQuery(words, column, fuzziness=max_edits, max_expansions=_MAX_EXPANSIONS)
-    with table.reading():
-        return table.dataset.scanner(columns=["id", SCORE], full_text_query=query).to_table()
+        words = " ".join(token.text for token in lance.tokenize(self.words)) if self.max_edits else self.words
+        query = MatchQuery(words, self.column, fuzziness=self.max_edits, max_expansions=_MAX_EXPANSIONS)
+        with self.table.reading():
+            scanner = self.table.dataset.scanner(
+                columns=list(columns),
+                full_text_query=query,
+                limit=limit,
+                filter=self.where,
+                prefilter=self.where is not None,
+            )
+            return scanner.to_table()
 
 
 def search_vectors(
-    table: Table, column: str, vector: npt.NDArray[np.float32], count: int, *, where: str | None = None
+    table: Table,
+    column: str,
+    vector: npt.NDArray[np.float32],
+    count: int,
+    *,
+    where: str | None = None,
+    columns: Sequence[str] = (),
 ) -> pa.Table:
-    """Return ids, vectors and squared distances of the rows nearest to a vector, among those that match."""
+    """Return ids, vectors, squared distances and some columns of the matching rows that are nearest to a vector."""
     nearest = {"column": column, "q": vector, "k": count, "metric": "l2"}
     with table.reading():
         scanner = table.dataset.scanner(
-            columns=["id", column, SQUARED_DISTANCE],
+            columns=list(dict.fromkeys(("id", column, *columns, SQUARED_DISTANCE))),
             nearest=cast("dict[str, object]", nearest),
             filter=where,
             prefilter=True,

@@ -19,11 +19,13 @@ from omnigraph.language.query.plan.operators import NodeScan, TopRanked
 from omnigraph.language.query.typed_tree import Compare, Constant, ParameterValue, PropertyValue
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.search import scores as search_module
-from omnigraph.read.search import vectors as vector_search
+from omnigraph.read.search import top_k
 from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
 from omnigraph.read.search.scores import execute_top_ranked
-from omnigraph.read.search.vectors import compute_distances, find_nearest_rows
+from omnigraph.read.search.top_k import RankedRows, find_best_rows
+from omnigraph.read.search.vectors import Vector, compute_distances, fetch_nearest
 from omnigraph.storage.columns import Values, column_of, to_list
+from omnigraph.storage.table import Table
 from omnigraph.write.indexes import ensure_indexes
 from tests.read.search.embedding_server import Answer, serve_embeddings
 from tests.read.search.searched_graphs import (
@@ -36,7 +38,6 @@ from tests.read.search.searched_graphs import (
     full_table,
     ids_of,
     make_search_context,
-    match,
     nearest,
     partial_table,
     text,
@@ -129,65 +130,12 @@ def test_all_rows_of_an_entity_share_its_rank(docs: Graph) -> None:
 # --------------------------------------------------------------------------------------------- by the index
 
 
-def record_lance_searches(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """The filters of all questions that are put to Lance from now on."""
-    asked: list[str | None] = []
-    monkeypatch.setattr(search_module, "_FEW", 0)
-
-    def noting(table: object, column: str, query: object, limit: int, where: str | None) -> object:
-        asked.append(where)
-        return find_nearest_rows(table, column, query, limit, where)  # pyright: ignore[reportArgumentType]  passed through
-
-    monkeypatch.setattr(search_module, "find_nearest_rows", noting)
-    del graph
-    return asked
-
-
 def on_shelf(number: int) -> Compare:
     return Compare(PropertyValue("d", "shelf", I32), ComparisonOperator.EQUAL, Constant(number, I32))
 
 
-def test_the_index_is_asked_where_the_conditions_can_be_told_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [{"code": f"{n:03}", "vec": [float(n % 10), 0.0], "shelf": n % 2} for n in range(100)]
-    graph = documents(tmp_path, rows)
-    ensure_indexes(graph._manifest, "main")
-    asked = record_lance_searches(graph, monkeypatch)
-    odd = [f"{n:03}" for n in range(100) if n % 2]
-    population = partial_table(graph, odd)
-    plan = TopRanked(NodeScan("d", "Doc", (on_shelf(1),)), nearest(vector(0.0, 0.0)), Constant(12, I32))
-    found = execute_top_ranked(frame_of(population), plan, make_search_context(graph))
-    assert asked == ["(`shelf` = 1)"]
-    ranked = sorted(
-        zip(
-            found.ranks if found.ranks is not None else [],
-            ids_of(population, found.bindings["d"].positions),
-            strict=True,
-        )
-    )
-    # Ten are at distance 1, so two of those at distance 3: the ones with the smallest ids.
-    assert [code for _, code in ranked] == [*(f"{n:03}" for n in range(1, 100, 10)), "003", "013"]
-
-
-@pytest.mark.parametrize("input_", ["other operator", "no index", "text predicate"])
-def test_else_the_distances_of_the_candidates_are_computed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, input_: str
-) -> None:
-    graph = documents(tmp_path, [{"code": f"{n}", "vec": [float(n), 0.0], "body": "fox"} for n in range(9)])
-    if input_ != "no index":
-        ensure_indexes(graph._manifest, "main")
-    asked = record_lance_searches(graph, monkeypatch)
-    population = partial_table(graph, ["7", "5", "8"])
-    predicates = (match(text("fox")),) if input_ == "text predicate" else ()
-    scan = NodeScan("d", "Doc", predicates)
-    ranking = nearest(vector(0.0, 0.0))
-    inner = TopRanked(scan, ranking, None) if input_ == "other operator" else scan
-    found = execute_top_ranked(
-        frame_of(population), TopRanked(inner, ranking, Constant(2, I32)), make_search_context(graph)
-    )
-    assert asked == []
-    assert sorted(ids_of(population, found.bindings["d"].positions)) == ["5", "7"]
+def find_nearest_rows(table: Table, column: str, query: Vector, limit: int) -> RankedRows | None:
+    return find_best_rows(fetch_nearest(table, column, query), limit)
 
 
 grid = st.one_of(
@@ -212,7 +160,7 @@ def test_by_the_index_and_by_hand_the_same_are_nearest(
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(search_module, "_FEW", 0)
-        patch.setattr(vector_search, "_SPARE", 1)
+        patch.setattr(top_k, "_SPARE", 1)
         rows = {f"{n:02}": {"code": f"{n:02}", "vec": at, "shelf": shelf} for n, (at, shelf) in enumerate(before)}
         graph = documents(Path(folder), list(rows.values()))
         ensure_indexes(graph._manifest, "main")
@@ -244,15 +192,15 @@ def test_by_the_index_and_by_hand_the_same_are_nearest(
 def test_of_many_that_are_equally_near_the_smallest_ids_are_taken(tmp_path: Path) -> None:
     graph = documents(tmp_path, [{"code": f"{299 - n:03}", "vec": [1.0, 1.0]} for n in range(300)])
     ensure_indexes(graph._manifest, "main")
-    rows = find_nearest_rows(graph.snapshot().table(DOC), "vec", np.zeros(2, np.float32), 3, None)
+    rows = find_nearest_rows(graph.snapshot().table(DOC), "vec", np.zeros(2, np.float32), 3)
     assert rows is not None
-    assert {"000", "001", "002"} <= set(to_list(column_of(rows, "id")))
+    assert {"000", "001", "002"} <= set(to_list(column_of(rows.rows, "id")))
 
 
 def test_what_single_precision_cannot_tell_apart_is_ranked_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_search, "_SPARE", 1)
+    monkeypatch.setattr(top_k, "_SPARE", 1)
     base = 4096.0
     near = [float(np.nextafter(np.float32(base), np.float32(0), dtype=np.float32))]
     places = [[base + n * 2**-11, 0.0] for n in range(60)]
@@ -260,19 +208,18 @@ def test_what_single_precision_cannot_tell_apart_is_ranked_exactly(
     ensure_indexes(graph._manifest, "main")
     table = graph.snapshot().table(DOC)
     query = np.array([-near[0], 0.0], np.float32)
-    rows = find_nearest_rows(table, "vec", query, 5, None)
+    rows = find_nearest_rows(table, "vec", query, 5)
     assert rows is not None
     exact = {f"{59 - n:02}": math.dist(place, query.tolist()) for n, place in enumerate(places)}
     by_distance = sorted(exact, key=lambda code: (exact[code], code))[:5]
-    found = dict(zip(to_list(column_of(rows, "id")), to_list(column_of(rows, "distance")), strict=True))
-    assert sorted(found, key=lambda code: (found[code], code))[:5] == by_distance
+    assert to_list(column_of(rows.take_best(5).rows, "id")) == by_distance
 
 
 def test_distances_beyond_single_precision_are_left_to_the_exact_way(tmp_path: Path) -> None:
     graph = documents(tmp_path, [{"code": f"a{n:02}", "vec": [float(n), 0.0]} for n in range(30)])
     ensure_indexes(graph._manifest, "main")
     add(graph, [{"code": f"b{n:02}", "vec": [3e38 - n * 1e36, 0.0]} for n in range(30)])
-    assert find_nearest_rows(graph.snapshot().table(DOC), "vec", np.array([-3e38, 0.0], np.float32), 2, None) is None
+    assert find_nearest_rows(graph.snapshot().table(DOC), "vec", np.array([-3e38, 0.0], np.float32), 2) is None
 
 
 # --------------------------------------------------------------------------------------------- texts to be near to

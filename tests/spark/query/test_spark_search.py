@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.read.search import scores
+from omnigraph.spark.source import SparkSnapshot
+from omnigraph.storage.filters import Condition, ValueIn
 from tests.case_files import Row
 from tests.executors import rows_as_json
 from tests.selection import daily
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = """
-node Note { code: String @key  text: String?  at: Vector(4)? @embed("text") }
+node Note { code: String @key  text: String? @index  at: Vector(4)? @embed("text") @index }
 edge About: Note -> Note
 """
 TEXTS = ("a fox and a hen", "hens", "fox fox fox", None, "the owl saw a fox", "owls")
@@ -33,6 +37,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     made.load([*notes, *({"edge": "About", "from": begin, "to": end} for begin, end in ABOUT)])
     found = omnigraph.open(made.uri, embed={"provider": "mock"})
     found.embed("Note")
+    found.ensure_indexes()
     return found
 
 
@@ -65,3 +70,26 @@ def test_a_search_finds_the_same_on_spark(graph: Graph, spark: SparkSession, nam
         assert found == shown
     else:
         assert sorted(map(str, found)) == sorted(map(str, shown))
+
+
+@pytest.mark.parametrize("ranking", daily(["bm25", "nearest"], ["bm25"]))
+def test_only_the_best_are_read_on_spark(
+    graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, ranking: str
+) -> None:
+    monkeypatch.setattr(scores, "_FEW", 0)
+    asked: list[int] = []
+    read = SparkSnapshot.rows
+
+    def noting(self: SparkSnapshot, *given: object, conditions: Sequence[Condition] = ()) -> object:
+        asked.extend(len(each.values) for each in conditions if isinstance(each, ValueIn))
+        return read(self, *given, conditions=conditions)  # pyright: ignore[reportArgumentType]  passed on
+
+    monkeypatch.setattr(SparkSnapshot, "rows", noting)
+    key = {"bm25": 'bm25($n.text, "fox")', "nearest": 'nearest($n.at, "fox")'}[ranking]
+    text = f"query q() {{ match {{ $n: Note }} return {{ $n, {key} as score }} order {{ {key} }} limit 2 }}"
+    here = graph.query(text)
+    found = rows_as_json(graph.spark(spark).query(text, engine="spark"), here.schema)
+    assert found == cast("list[Row]", here.to_json()["rows"])
+    assert len(found) == 2
+    assert asked, "the ids of the best are a condition of the scan"
+    assert max(asked) < 6

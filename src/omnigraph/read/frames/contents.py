@@ -16,7 +16,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
 from omnigraph.storage.fragments import TableFragment, list_fragments
 from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Table
+from omnigraph.storage.table import Table, TableIndex
 
 _BYTES_PER_FRAGMENT: Final = 400
 """Estimated memory of one :class:`FragmentContents`."""
@@ -39,8 +39,8 @@ class TableContents:
     columns: tuple[str, ...]
     """Name, type and number of each column, and the defaults that a lagging table has instead of columns."""
     fragments: tuple[FragmentContents, ...]
-    indexed: frozenset[str] = frozenset()
-    """The columns with a BTREE index. They do not count for equality."""
+    indexes: tuple[TableIndex, ...] = ()
+    """The indexes of the table. They do not count for equality."""
     num_rows: int = field(init=False)
     _digest: bytes = field(init=False, repr=False)
 
@@ -59,6 +59,15 @@ class TableContents:
     def newest_fragment(self) -> int:
         """The id of the fragment that was added last."""
         return max((part.fragment for part in self.fragments), default=-1)
+
+    @property
+    def indexed(self) -> frozenset[str]:
+        """The columns with a BTREE index."""
+        return frozenset(index.columns[0] for index in self.indexes if index.kind == IndexKind.BTREE)
+
+    def count_indexed(self, kind: IndexKind, column: str) -> int:
+        """Return how many rows the index of a column covers; 0 if there is none of that kind."""
+        return sum(index.rows for index in self.indexes if (index.kind, index.columns) == (kind, (column,)))
 
     def extends(self, older: TableContents) -> bool:
         """Whether the rows of ``older`` come first here, so that a position there is the same row here."""
@@ -100,8 +109,7 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
 def _read_table(table_key: str, table: Table) -> TableContents:
     parts = tuple(_to_contents(fragment) for fragment in list_fragments(table))
     columns = (*table.describe_columns(), *table.lag.describe_defaults())
-    indexed = {index.columns[0] for index in table.list_indexes().values() if index.kind == IndexKind.BTREE}
-    return TableContents(table_key, columns, parts, frozenset(indexed))
+    return TableContents(table_key, columns, parts, tuple(table.list_indexes().values()))
 
 
 def _to_contents(fragment: TableFragment) -> FragmentContents:

@@ -324,6 +324,10 @@ class PartialTable:
                 self._store(column, at, _cast(column_of(rows, column), _type_of(self._schema, column)))
         return at
 
+    def locate(self, ids: Values) -> Positions:
+        """Return the position of each id, -1 if it was not found yet."""
+        return find_positions(ids, self._ids).astype(np.int64)
+
     def is_key(self, column: str) -> bool:
         """Whether a column alone is the key."""
         return column == self._key_column

@@ -4,15 +4,25 @@ from omnigraph.read.match.counting import count_by_position
 from omnigraph.read.match.execute import execute_match, stream_match
 from omnigraph.read.match.join import find_join_comparison
 from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
+from omnigraph.read.match.ranked_scan import (
+    IN_RANKING,
+    RANKED_BY_STORAGE,
+    RankedScan,
+    find_ranked_scans,
+    plan_ranked_scan,
+)
 from omnigraph.read.match.scan_nodes import describe_scan_access, finds_by_id, split_predicates
 from omnigraph.read.match.strategy import describe_edge_access, edge_walk_of
 from omnigraph.read.match.topology import Adjacency, EdgeEnds, EdgeEndsKey, build_adjacency, load_edge_ends
 
 __all__ = [
+    "IN_RANKING",
+    "RANKED_BY_STORAGE",
     "Adjacency",
     "EdgeEnds",
     "EdgeEndsKey",
     "Leaf",
+    "RankedScan",
     "StepPlan",
     "Variables",
     "build_adjacency",
@@ -23,9 +33,11 @@ __all__ = [
     "edge_walk_of",
     "execute_match",
     "find_join_comparison",
+    "find_ranked_scans",
     "finds_by_id",
     "load_edge_ends",
     "needed_variables",
+    "plan_ranked_scan",
     "split_predicates",
     "stream_match",
 ]

@@ -37,6 +37,7 @@ from omnigraph.read.match.counting import reduce_frame
 from omnigraph.read.match.expand import execute_connect, execute_connect_edges, execute_expand, execute_expand_edges
 from omnigraph.read.match.join import cross_frames, find_join_comparison, join_frames, outer_join_frames
 from omnigraph.read.match.liveness import Leaf, MatchSpine, SpineStep, StepPlan, Variables, build_spine
+from omnigraph.read.match.ranked_scan import IN_RANKING, RANKED_BY_STORAGE, execute_ranked_scan, plan_ranked_scan
 from omnigraph.read.match.scan_nodes import execute_scan
 from omnigraph.read.search import execute_fuse, execute_top_ranked
 
@@ -47,22 +48,20 @@ _PIECE: Final = 65_536
 
 def execute_match(plan: MatchPlan, needed: Variables, context: QueryContext, outer: Frame | None = None) -> Frame:
     """Return all rows of a match, with the variables that are needed. ``outer`` is the input of an inner plan."""
-    spine = build_spine(plan, needed)
-    frame = _execute_leaf(spine, context, outer)
-    for task in _group_into_tasks(spine.steps):
+    frame, steps = _execute_start(build_spine(plan, needed), context, outer)
+    for task in _group_into_tasks(steps):
         frame = _execute_task(task, frame, context)
     return frame
 
 
 def stream_match(plan: MatchPlan, needed: Variables, context: QueryContext) -> Iterator[Frame]:
     """Yield the rows of a match in pieces of bounded size. The first are small, because a limit may need no more."""
-    spine = build_spine(plan, needed)
+    frame, steps = _execute_start(build_spine(plan, needed), context, None)
     # A ranking needs all rows below it, so pieces begin above the last one.
-    ranked = 1 + max((n for n, step in enumerate(spine.steps) if isinstance(step.plan, TopRanked)), default=-1)
-    frame = _execute_leaf(spine, context, None)
-    for task in _group_into_tasks(spine.steps[:ranked]):
+    ranked = 1 + max((n for n, step in enumerate(steps) if isinstance(step.plan, TopRanked)), default=-1)
+    for task in _group_into_tasks(steps[:ranked]):
         frame = _execute_task(task, frame, context)
-    tasks = _group_into_tasks(spine.steps[ranked:])
+    tasks = _group_into_tasks(steps[ranked:])
     size, begin = _FIRST_PIECE, 0
     while begin < frame.num_rows:
         piece = frame.take(np.arange(begin, min(begin + size, frame.num_rows)))
@@ -117,6 +116,34 @@ def _group_into_tasks(steps: Sequence[SpineStep]) -> list[_Task]:
 
 def _is_join(below: StepPlan, above: StepPlan) -> bool:
     return isinstance(below, Cross) and find_join_comparison(below, above) is not None
+
+
+def _execute_start(
+    spine: MatchSpine, context: QueryContext, outer: Frame | None
+) -> tuple[Frame, tuple[SpineStep, ...]]:
+    """Return the rows of the leaf and the steps that are left: all of them, or all but a ranking of the leaf."""
+    first = spine.steps[0] if spine.steps else None
+    if first is not None and isinstance(first.plan, TopRanked):
+        frame = _execute_ranked_leaf(first.plan, first.needed, context)
+        if frame is not None:
+            return frame, spine.steps[1:]
+    return _execute_leaf(spine, context, outer), spine.steps
+
+
+def _execute_ranked_leaf(plan: TopRanked, needed: Variables, context: QueryContext) -> Frame | None:
+    scan = plan_ranked_scan(plan, context)
+    if scan is None:
+        return None
+    with context.recorder.measure(plan) as stats:
+        frame = execute_ranked_scan(scan, context)
+        if frame is None:
+            return None
+        stats.add_frame(reduce_frame(frame, needed))
+        stats.add_access_path(RANKED_BY_STORAGE)
+    with context.recorder.measure(plan.input) as below:
+        below.add_frame(frame)
+        below.add_access_path(IN_RANKING)
+    return reduce_frame(frame, needed)
 
 
 def _execute_leaf(spine: MatchSpine, context: QueryContext, outer: Frame | None) -> Frame:

@@ -134,24 +134,25 @@ def _filter_in_storage(
 ) -> Positions:
     table = context.snapshot.table(type_.table_key)
     sql = " AND ".join(f"({condition.to_sql()})" for condition in conditions)
-    listed = [len(condition.values) for condition in conditions if _is_id_condition(condition)]
+    listed = [len(condition.values) for condition in conditions if is_id_condition(condition)]
     columns = nodes.columns_to_read if listed and min(listed) <= FEW_ROWS else ()
     return nodes.intern(table.scan(["id", *columns], filter=sql).read_all())
 
 
 def _filter_in_memory(conditions: Sequence[Condition], nodes: FullTable) -> Positions:
     """Locate the rows by conditions on the id first, and evaluate the other conditions on what is left."""
-    ids = [condition.values for condition in conditions if _is_id_condition(condition)]
+    ids = [condition.values for condition in conditions if is_id_condition(condition)]
     positions = _intersect_ids(ids, nodes) if ids else np.arange(len(nodes))
     for condition in conditions:
-        if not _is_id_condition(condition):
+        if not is_id_condition(condition):
             rows = pa.table({column: nodes.take_values(column, positions) for column in condition.columns})
             mask = pa.table({"mask": condition.evaluate(rows)})
             positions = positions[to_bool_array(column_of(mask, "mask"))]
     return positions
 
 
-def _is_id_condition(condition: Condition) -> TypeGuard[ValueIn]:
+def is_id_condition(condition: Condition) -> TypeGuard[ValueIn]:
+    """Whether a condition lists the ids that match."""
     return isinstance(condition, ValueIn) and condition.columns == ("id",)
 
 
@@ -175,4 +176,4 @@ def finds_by_id(plan: NodeScan, context: QueryContext) -> bool:
 def _name_access(pushed: Sequence[Condition], type_: NodeType, context: QueryContext, *, is_pushed: bool) -> str:
     if not is_pushed:
         return "in memory" if is_loaded(context.snapshot, type_.table_key, context.tables.cache) else "read whole"
-    return _BY_ID if any(map(_is_id_condition, pushed)) else "filtered by the storage"
+    return _BY_ID if any(map(is_id_condition, pushed)) else "filtered by the storage"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.read.frames import (
     EntityColumn,
@@ -21,6 +20,7 @@ from omnigraph.read.frames import (
     Positions,
     concat_frames,
 )
+from omnigraph.read.search.top_k import sort_entities
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,6 @@ def find_ranks(best: Positions, positions: Positions) -> Positions:
     ranked = best[order]
     at = np.minimum(np.searchsorted(ranked, positions), max(0, len(best) - 1))
     return np.where(ranked[at] == positions, order[at], -1) if len(best) else np.full(len(positions), -1)
-
-
-def sort_entities(keys: npt.NDArray[np.int64] | npt.NDArray[np.float64], ids: pa.StringArray) -> Positions:
-    """Return the order of entities by key, smallest first, then by id."""
-    found = pa.Table.from_arrays([pa.array(keys), ids], names=["key", "id"])
-    order = pc.sort_indices(found, sort_keys=[("key", "ascending"), ("id", "ascending")])
-    return order.to_numpy().astype(np.int64)
 
 
 def fuse_frames(arms: Sequence[Frame], variable: str, k: int, limit: int | None) -> tuple[Frame, FusionResult]:

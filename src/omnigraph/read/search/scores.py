@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +24,7 @@ from omnigraph.language.query import (
     TextMatch,
     TextScore,
 )
-from omnigraph.language.query.plan import Count, Fuse, MatchPlan, NodeScan, TopRanked, walk_plan
+from omnigraph.language.query.plan import Count, Fuse, MatchPlan, TopRanked, walk_plan
 from omnigraph.language.schema import Catalog, NodeType, TableKey
 from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.snapshot import Snapshot
@@ -35,28 +34,41 @@ from omnigraph.read.frames import (
     EntitySet,
     EvaluationContext,
     Frame,
+    FullTable,
+    PartialTable,
     Positions,
     open_full_table,
-    to_condition,
+    read_contents,
 )
 from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
-from omnigraph.read.search.fusion import FusionResult, find_ranks, fuse_frames, sort_entities
-from omnigraph.read.search.text import TextQuery, search_text
-from omnigraph.read.search.vectors import DISTANCE, Vector, compute_distances, find_nearest_rows, has_vector_index
+from omnigraph.read.search.fusion import FusionResult, find_ranks, fuse_frames
+from omnigraph.read.search.text import NO_MATCHES, TextQuery, find_text_index, open_text_index, search_text
+from omnigraph.read.search.top_k import (
+    FetchRows,
+    Keys,
+    RankedRows,
+    RowMask,
+    find_best_rows,
+    refill_best_rows,
+    sort_entities,
+)
+from omnigraph.read.search.vectors import Vector, compute_distances, fetch_nearest
 from omnigraph.storage.columns import Values, column_of, compute
-from omnigraph.storage.filters import Condition
+from omnigraph.storage.filters import Condition, list_filter
 from omnigraph.storage.lagging_columns import has_declared_column
 from omnigraph.storage.row_search import SCORE
-from omnigraph.storage.table import Table
+from omnigraph.storage.staging import IndexKind
 
 Ranking: TypeAlias = Distance | TextScore
-Keys: TypeAlias = npt.NDArray[np.float64]
-"""The sort keys of a ranking, smallest first; NaN for an entity without a rank."""
 
 _DEFAULT_EDITS: Final = 2
 _FEW: Final = 2_000
 """Up to this number of vectors, distances are computed without Lance's index. Measured at 100,000 vectors of 64 and 384
 dimensions: that is faster up to about 5,000 if the column is in memory, and up to about 500 if rows are fetched."""
+_FEW_IDS: Final = 256
+"""Up to this number of rows, a text search is limited to them."""
+_LEAST_REDUCTION: Final = 4
+"""If more than one row in this many has to be fetched to find enough candidates, all candidates are ranked."""
 
 
 class RankingContext(Protocol):
@@ -85,8 +97,7 @@ def execute_top_ranked(frame: Frame, plan: TopRanked, context: RankingContext) -
     limit = context.resolve_total(plan.limit, plan.skip)
     binding = frame.bindings[plan.ranking.target.variable]
     candidates, numbers = np.unique(binding.positions, return_inverse=True)
-    conditions = _pushed_conditions(plan, context.evaluation)
-    best = context.search.rank_top(plan.ranking, binding.entities, candidates, limit, conditions)
+    best = context.search.rank_top(plan.ranking, binding.entities, candidates, limit)
     ranks = find_ranks(best, candidates)[numbers]
     return replace(frame, ranks=ranks).filter(ranks >= 0)
 
@@ -97,14 +108,6 @@ def execute_fuse(arms: Sequence[Frame], plan: Fuse, context: RankingContext) -> 
     frame, result = fuse_frames(arms, plan.variable, context.search.resolve_rank_constant(plan.k), limit)
     context.search.remember_fusion(plan, result)
     return frame
-
-
-def _pushed_conditions(plan: TopRanked, evaluation: EvaluationContext) -> Sequence[Condition] | None:
-    """Return the conditions of a ranked scan, so that Lance can rank; None if not all of them can be pushed down."""
-    if not isinstance(plan.input, NodeScan):
-        return None
-    found = [to_condition(predicate, plan.input.variable, evaluation) for predicate in plan.input.predicates]
-    return None if None in found else cast("list[Condition]", found)
 
 
 # --------------------------------------------------------------------------------------------- search
@@ -128,6 +131,7 @@ class Search:
         self._embedding = embedding
         self._vectors: dict[tuple[str, str, str], Vector] = {}
         self._texts: dict[tuple[str, str, TextQuery], pa.Table] = {}
+        self._best: dict[tuple[str, str, TextQuery], pa.Table] = {}
         self._fusion: _FusedOrder | None = None
 
     def score(self, expression: Distance | TextMatch | TextScore | FusedScore, frame: Frame) -> Values:
@@ -143,10 +147,19 @@ class Search:
         found = self.find_texts(expression, table_key)
         return pa.array([], pa.string()) if found is None else cast("pa.StringArray", column_of(found, "id"))
 
-    def find_texts(self, expression: TextMatch | TextScore, table_key: str) -> pa.Table | None:
-        """Return the ids and scores of all rows of a table whose text matches; None if the query text is null."""
+    def find_texts(
+        self, expression: TextMatch | TextScore, table_key: str, among: pa.StringArray | None = None
+    ) -> pa.Table | None:
+        """Return the ids and scores of all rows of a table whose text matches; None if the query text is null.
+
+        With ids to look ``among``, other rows may be missing.
+        """
         query = self._build_text_query(expression)
-        return None if query is None else self._search_text(table_key, expression.target.name, query)
+        if query is None:
+            return None
+        if among is not None:
+            return self._search_among(expression, table_key, query, among)
+        return self._search_text(table_key, expression.target.name, query)
 
     def resolve_vector(self, ranking: Distance, table_key: str) -> Vector | None:
         """Return the query vector: the given one, or the embedding of the given text."""
@@ -158,23 +171,47 @@ class Search:
             self._vectors[key] = self._embed_text(ranking, table_key, value)
         return self._vectors[key]
 
-    def rank_top(
-        self,
-        ranking: Ranking,
-        entity_set: EntitySet,
-        positions: Positions,
-        limit: int | None,
-        conditions: Sequence[Condition] | None = None,
-    ) -> Positions:
-        """Return the best of distinct positions, best first, then by id; positions without a rank are left out.
-
-        ``conditions``, if given, select exactly the rows of the table that the positions stand for.
-        """
-        if isinstance(ranking, Distance) and limit and conditions is not None and len(positions) > max(_FEW, limit):
-            found = self._rank_by_index(ranking, entity_set, positions, limit, conditions)
-            if found is not None:
-                return found
+    def rank_top(self, ranking: Ranking, entity_set: EntitySet, positions: Positions, limit: int | None) -> Positions:
+        """Return the best of distinct positions, best first, then by id; positions without a rank are left out."""
+        if limit == 0:
+            return positions[:0]
+        best = None if limit is None else self._rank_by_refill(ranking, entity_set, positions, limit)
+        if best is not None:
+            return best
         return _select_best(self._compute_keys(ranking, entity_set, positions), entity_set, positions, limit)
+
+    def can_rank_in_storage(
+        self, ranking: Ranking, type_: NodeType, limit: int, conditions: Sequence[Condition]
+    ) -> bool:
+        """Whether :meth:`find_best` can ask the storage for the best rows. No row is read and no text is embedded."""
+        if type_.table_key not in self._snapshot.pins or self._resolve_value(ranking.query) is None or not limit:
+            return False
+        column, contents = ranking.target.name, read_contents(self._snapshot, type_.table_key, self._cache)
+        if not self._has_columns(type_, [name for condition in conditions for name in condition.columns]):
+            return False
+        if isinstance(ranking, Distance):
+            return contents.num_rows > max(_FEW, limit) and self._has_vector_index(ranking, type_)
+        query = self._build_text_query(ranking)
+        index = query and find_text_index(self._snapshot, type_, column, query, self._cache)
+        return not conditions or (index is not None and index.covers_all)
+
+    def has_index(self, ranking: Ranking, type_: NodeType) -> bool:
+        """Whether the table has an index for a ranking."""
+        contents = read_contents(self._snapshot, type_.table_key, self._cache)
+        kind = IndexKind.IVF_FLAT if isinstance(ranking, Distance) else IndexKind.INVERTED
+        return contents.count_indexed(kind, ranking.target.name) > 0
+
+    def find_best(
+        self, ranking: Ranking, type_: NodeType, limit: int, conditions: Sequence[Condition], columns: Sequence[str]
+    ) -> RankedRows | None:
+        """Return the best rows of a table that satisfy the conditions, and all that tie with the last of them.
+
+        The rows have ids, and these columns if one search can read both. None if the storage cannot rank them exactly.
+        """
+        where = " AND ".join(f"({condition.to_sql()})" for condition in conditions) or None
+        fetch = self._fetch_rows(ranking, type_, where, columns)
+        found = None if fetch is None else find_best_rows(fetch, limit)
+        return self._remember_scores(ranking, type_, found)
 
     def resolve_rank_constant(self, k: Expression) -> int:
         """Return the ``k`` of ``rrf``."""
@@ -196,7 +233,7 @@ class Search:
                     # Nothing matches a text that is null: a text predicate is never unknown.
                     return cast("Values", pa.array(np.zeros(len(entities), np.bool_)))
                 ids = cast("Values", entity_set.take_ids(entities))
-                found = self._search_text(entity_set.table_key, expression.target.name, query)
+                found = self._search_among(expression, entity_set.table_key, query, cast("pa.StringArray", ids))
                 return compute("is_in", ids, options=pc.SetLookupOptions(column_of(found, "id")))
             case TextScore():
                 return _to_values(-self._compute_keys(expression, entity_set, entities))
@@ -212,42 +249,99 @@ class Search:
         query = self._build_text_query(ranking)
         if query is None:
             return np.full(len(positions), np.nan)
-        found = self._search_text(entity_set.table_key, ranking.target.name, query)
-        at = _find_rows(entity_set.take_ids(positions), found)
+        ids = entity_set.take_ids(positions)
+        found = self._search_among(ranking, entity_set.table_key, query, ids)
+        at = _find_rows(ids, found)
         scores = column_of(found, SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
         return -np.append(scores, np.nan)[at]
 
-    def _rank_by_index(
-        self,
-        ranking: Distance,
-        entity_set: EntitySet,
-        positions: Positions,
-        limit: int,
-        conditions: Sequence[Condition],
+    # ----------------------------------------------------------------------------------------- by the storage
+
+    def _rank_by_refill(
+        self, ranking: Ranking, entity_set: EntitySet, positions: Positions, limit: int
     ) -> Positions | None:
-        """Rank by the vector index; None if there is none, or if it cannot rank exactly these rows."""
-        vector = self.resolve_vector(ranking, entity_set.table_key)
-        filters = [condition.to_sql() for condition in conditions]
-        if vector is None or None in filters or entity_set.table_key not in self._snapshot.pins:
+        """Rank many candidates by fetching the best rows of the table until enough candidates are among them."""
+        if len(positions) <= max(_FEW, limit) or not isinstance(entity_set, FullTable | PartialTable):
             return None
-        table, column = self._snapshot.table(entity_set.table_key), ranking.target.name
-        type_ = self._catalog.nodes[TableKey(entity_set.table_key).type_name]
-        if not _has_columns(type_, table, column, conditions) or not has_vector_index(table, column):
+        type_ = self._type_of(entity_set.table_key)
+        fetch = self._fetch_rows(ranking, type_)
+        if fetch is None:
             return None
-        where = " AND ".join(f"({text})" for text in filters) or None
-        rows = find_nearest_rows(table, column, vector, limit, where)
-        if rows is None:
+        is_candidate = np.zeros(len(entity_set), np.bool_)
+        is_candidate[positions] = True
+
+        def keep(rows: pa.Table) -> RowMask:
+            at = entity_set.locate(column_of(rows, "id"))
+            return (at >= 0) & is_candidate[at]
+
+        rows = self._snapshot.pins[type_.table_key].row_count
+        found = refill_best_rows(fetch, limit, keep, len(positions) / rows, rows // _LEAST_REDUCTION)
+        self._remember_scores(ranking, type_, found)
+        if found is None:
             return None
-        at = _find_rows(entity_set.take_ids(positions), rows)
-        nearest = np.flatnonzero(at < rows.num_rows)
-        keys = column_of(rows, DISTANCE).to_numpy()[at[nearest]]
-        return _select_best(keys, entity_set, positions[nearest], limit)
+        return _select_best(found.keys, entity_set, entity_set.locate(column_of(found.rows, "id")), limit)
+
+    def _fetch_rows(
+        self, ranking: Ranking, type_: NodeType, where: str | None = None, columns: Sequence[str] = ()
+    ) -> FetchRows | None:
+        """Return how to fetch the best rows of a table from the storage, if it can rank them."""
+        column = ranking.target.name
+        if isinstance(ranking, Distance):
+            if not self._has_vector_index(ranking, type_):
+                return None
+            vector = self.resolve_vector(ranking, type_.table_key)
+            table = self._snapshot.table(type_.table_key)
+            return None if vector is None else fetch_nearest(table, column, vector, where, columns)
+        query = self._build_text_query(ranking)
+        index = query and open_text_index(self._snapshot, type_, column, query, self._cache)
+        if query is None or index is None:
+            return None
+        return index.fetch_best(query, where, () if index.is_private else columns)
+
+    def _remember_scores(self, ranking: Ranking, type_: NodeType, found: RankedRows | None) -> RankedRows | None:
+        """Keep the scores of the best rows for expressions that return them."""
+        query = None if isinstance(ranking, Distance) else self._build_text_query(ranking)
+        if query is not None and found is not None:
+            key = (type_.table_key, ranking.target.name, query)
+            self._best[key] = found.rows.select(["id", SCORE])
+        return found
+
+    def _search_among(
+        self, expression: TextMatch | TextScore, table_key: str, query: TextQuery, ids: pa.StringArray
+    ) -> pa.Table:
+        """Return the ids and scores of rows whose text matches, among them all that have one of these ids."""
+        key = (table_key, expression.target.name, query)
+        best = self._best.get(key)
+        if best is not None and len(ids) <= best.num_rows and (_find_rows(ids, best) < best.num_rows).all():
+            return best
+        if key in self._texts or len(ids) > _FEW_IDS:
+            return self._search_text(*key)
+        index = open_text_index(self._snapshot, self._type_of(table_key), key[1], query, self._cache)
+        if index is None:
+            return NO_MATCHES
+        if index.covers_all or isinstance(expression, TextMatch):
+            return index.search(query, list_filter("id", ids.unique()))
+        return self._search_text(*key)
+
+    def _has_vector_index(self, ranking: Distance, type_: NodeType) -> bool:
+        """Whether vectors have an index, and the storage has them as the schema declares them.
+
+        Lance also reads the rows that the index does not cover.
+        """
+        return self.has_index(ranking, type_) and self._has_columns(type_, [ranking.target.name])
+
+    def _has_columns(self, type_: NodeType, columns: Sequence[str]) -> bool:
+        """Whether the storage has columns as the schema declares them."""
+        stored = self._snapshot.table(type_.table_key).schema if columns else None
+        return stored is None or all(has_declared_column(type_, stored, name) for name in columns)
+
+    def _type_of(self, table_key: str) -> NodeType:
+        return self._catalog.nodes[TableKey(table_key).type_name]
 
     def _search_text(self, table_key: str, column: str, query: TextQuery) -> pa.Table:
         key = (table_key, column, query)
         if key not in self._texts:
-            type_ = self._catalog.nodes[TableKey(table_key).type_name]
-            self._texts[key] = search_text(self._snapshot, type_, column, query, self._cache)
+            self._texts[key] = search_text(self._snapshot, self._type_of(table_key), column, query, self._cache)
         return self._texts[key]
 
     # ----------------------------------------------------------------------------------------- queries
@@ -266,7 +360,7 @@ class Search:
         return TextQuery(text, _DEFAULT_EDITS if given is None else cast(int, self._resolve_value(given)))
 
     def _embed_text(self, ranking: Distance, table_key: str, text: str) -> Vector:
-        declared = self._catalog.nodes[TableKey(table_key).type_name].properties[ranking.target.name]
+        declared = self._type_of(table_key).properties[ranking.target.name]
         assert declared.type.dimension is not None
         recorded = declared.embedding.model if declared.embedding else None
         return create_embedder(self._embedding, recorded).vectors([text], declared.type.dimension)[0]
@@ -286,8 +380,7 @@ class Search:
     def _compute_share(self, ranking: Ranking, binding: EntityColumn, k: int) -> Keys:
         """Return the share of one ranking in the fused score of each row; NaN if its entity has no rank."""
         table_key = binding.entities.table_key
-        type_ = self._catalog.nodes[TableKey(table_key).type_name]
-        whole = open_full_table(self._snapshot, table_key, type_, self._cache)
+        whole = open_full_table(self._snapshot, table_key, self._type_of(table_key), self._cache)
         best = self.rank_top(ranking, whole, np.arange(len(whole)), None)
         entities, numbers = np.unique(binding.positions, return_inverse=True)
         ranks = find_ranks(best, whole.locate(binding.entities.take_ids(entities)))
@@ -328,12 +421,6 @@ def _find_rows(ids: pa.StringArray, rows: pa.Table) -> Positions:
 def _to_values(keys: Keys) -> Values:
     """Convert keys to an Arrow column, with null for NaN."""
     return cast("Values", pa.array(keys, pa.float64(), mask=np.isnan(keys)))
-
-
-def _has_columns(type_: NodeType, table: Table, column: str, conditions: Sequence[Condition]) -> bool:
-    """Whether the storage has the ranked column, and those of the conditions, as the schema declares them."""
-    names = {column, *(name for condition in conditions for name in condition.columns)}
-    return all(has_declared_column(type_, table.schema, name) for name in names)
 
 
 def rankings_of(plan: Fuse) -> tuple[Ranking, ...]:

@@ -6,21 +6,25 @@ same with and without an index: a column without one is indexed in memory for th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.schema import NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import Cache, read_contents
+from omnigraph.read.frames import FEW_ROWS, Cache, read_contents
 from omnigraph.read.rows import TypeRows, open_type_rows
+from omnigraph.read.search.top_k import FetchRows, RankedRows
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
+from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import ValueCondition
 from omnigraph.storage.lagging_columns import has_declared_column
-from omnigraph.storage.row_search import SCORE, search_words
+from omnigraph.storage.row_search import SCORE, WordSearch
 from omnigraph.storage.staging import IndexKind
 from omnigraph.storage.table import Access, Table
 
@@ -28,7 +32,7 @@ _TEXT: Final = "text"
 _INDEX_FACTOR: Final = 3
 """Estimated bytes of memory for each byte of rows; measured: 1.7 for 115 MB of rows, 5 for 7 MB."""
 
-_NO_MATCHES: Final = pa.schema([pa.field("id", pa.string()), pa.field(SCORE, pa.float32())]).empty_table()
+NO_MATCHES: Final = pa.schema([pa.field("id", pa.string()), pa.field(SCORE, pa.float32())]).empty_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +43,72 @@ class TextQuery:
     max_edits: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TextIndex:
+    """The index that finds the texts of a column: that of its table, or a private one that has only ids and texts."""
+
+    table: Table
+    column: str
+    is_private: bool
+    covers_all: bool
+    """Whether it covers all rows. If not, scores depend on which of the other rows a filter leaves."""
+
+    def search(self, query: TextQuery, where: str | None = None) -> pa.Table:
+        """Return the ids and scores of all rows whose text matches, among those that satisfy a filter."""
+        return WordSearch(self.table, self.column, query.text, query.max_edits, where).read()
+
+    def fetch_best(self, query: TextQuery, where: str | None = None, columns: Sequence[str] = ()) -> FetchRows:
+        """Return how to fetch the rows with the highest scores. Columns are read if the rows are few."""
+        search = WordSearch(self.table, self.column, query.text, query.max_edits, where)
+
+        def fetch(count: int) -> RankedRows:
+            rows = search.read(columns if count <= FEW_ROWS else (), count)
+            is_complete = rows.num_rows < count
+            # Entries of deleted rows take the place of others, so less than was asked for need not be all.
+            if is_complete and search.count_entries() != rows.num_rows:
+                rows = search.read()
+            keys = -column_of(rows, SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
+            return RankedRows(rows, keys, np.inf if is_complete else float(keys.max()))
+
+        return fetch
+
+
 def search_text(snapshot: Snapshot, type_: NodeType, column: str, query: TextQuery, cache: Cache) -> pa.Table:
     """Return the ids and scores of the rows whose text matches."""
+    index = open_text_index(snapshot, type_, column, query, cache)
+    return NO_MATCHES if index is None else index.search(query)
+
+
+def open_text_index(
+    snapshot: Snapshot, type_: NodeType, column: str, query: TextQuery, cache: Cache
+) -> TextIndex | None:
+    """Return the index of a column that can answer a query, and build one in memory if there is none.
+
+    None if there are no texts.
+    """
+    found = find_text_index(snapshot, type_, column, query, cache)
+    if found is not None or type_.table_key not in snapshot.pins:
+        return found
     rows = open_type_rows(snapshot, type_)
-    if rows.table is None:
-        return _NO_MATCHES
-    if has_declared_column(type_, rows.table.schema, column) and _has_usable_index(rows.table, column, query):
-        return search_words(rows.table, column, query.text, max_edits=query.max_edits)
     key = (read_contents(snapshot, type_.table_key, cache), "texts", column)
     private = cache.get_or_make(key, lambda: _build_private_index(rows, column), _estimate_bytes).table
-    return _NO_MATCHES if private is None else search_words(private, _TEXT, query.text, max_edits=query.max_edits)
+    return None if private is None else TextIndex(private, _TEXT, is_private=True, covers_all=True)
 
 
-def _has_usable_index(table: Table, column: str, query: TextQuery) -> bool:
-    """Whether the table's own index can be used. Lance reads rows beyond it, but not for a fuzzy search."""
-    covered = sum(
-        index.rows
-        for index in table.list_indexes().values()
-        if index.kind == IndexKind.INVERTED and index.columns == (column,)
-    )
-    return covered >= table.count_rows() if query.max_edits else covered > 0
+def find_text_index(
+    snapshot: Snapshot, type_: NodeType, column: str, query: TextQuery, cache: Cache
+) -> TextIndex | None:
+    """Return the index of the table itself, if it can answer a query. Lance cannot search rows beyond it fuzzily."""
+    if type_.table_key not in snapshot.pins:
+        return None
+    contents = read_contents(snapshot, type_.table_key, cache)
+    covered = contents.count_indexed(IndexKind.INVERTED, column)
+    if not covered or (query.max_edits and covered < contents.num_rows):
+        return None
+    table = snapshot.table(type_.table_key)
+    if not has_declared_column(type_, table.schema, column):
+        return None
+    return TextIndex(table, column, is_private=False, covers_all=covered >= contents.num_rows)
 
 
 @dataclass(frozen=True, slots=True)

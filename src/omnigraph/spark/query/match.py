@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import cast
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
@@ -31,7 +33,7 @@ from omnigraph.language.query.plan import (
     With,
     Without,
 )
-from omnigraph.read.match import Leaf, StepPlan, build_spine, split_predicates
+from omnigraph.read.match import Leaf, StepPlan, build_spine, plan_ranked_scan, split_predicates
 from omnigraph.spark.query.evaluation import evaluate_predicate
 from omnigraph.spark.query.fusion import fuse
 from omnigraph.spark.query.match_rows import (
@@ -51,6 +53,8 @@ from omnigraph.spark.query.search import rank_key, scan_entities
 from omnigraph.spark.query.walk import NodePairs, find_destinations, orient_edges
 from omnigraph.spark.sized_frames import SizedFrame, hint_join
 from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.columns import column_of
+from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
 from omnigraph.storage.row_sizes import estimate_row_bytes
 
 
@@ -59,7 +63,9 @@ def execute_match(
 ) -> MatchRows:
     """Return the rows of a match; ``outer`` are the rows that the inner plan of a block starts from."""
     spine = build_spine(plan, frozenset())
-    rows = _execute_leaf(spine.leaf, required, context, outer)
+    first = spine.steps[0].plan if spine.steps else None
+    best = _scan_best(first, required, context) if isinstance(first, TopRanked) else None
+    rows = best or _execute_leaf(spine.leaf, required, context, outer)
     # Consecutive blocks all start from the rows before the first of them. If each started from the result of the
     # previous one, Spark would compute that one again.
     before_blocks = rows
@@ -189,6 +195,21 @@ def _end_columns(plan: Connect | ConnectEdges, rows: MatchRows, pairs: NodePairs
 
 
 # --------------------------------------------------------------------------------------------- ranking
+
+
+def _scan_best(plan: TopRanked, required: RequiredAttributes, context: SparkQueryContext) -> MatchRows | None:
+    """Read only the best nodes of a scan, and those that tie with the last of them; the ranking above orders them.
+
+    This process asks the storage for their ids. None if the storage cannot rank them, or if they are many.
+    """
+    scan = plan_ranked_scan(plan, context.query)
+    if scan is None or scan.limit > MAX_LISTED_VALUES or not scan.uses_index(context.query):
+        return None
+    best = scan.find_rows(context.query)
+    if best is None or best.rows.num_rows > MAX_LISTED_VALUES:
+        return None
+    ids = ValueIn((ID,), cast("pa.StringArray", column_of(best.rows, ID)))
+    return scan_entities(scan.variable, scan.type, required.get(scan.variable, ()), context, [ids])
 
 
 def _take_top_ranked(plan: TopRanked, rows: MatchRows, context: SparkQueryContext) -> MatchRows:

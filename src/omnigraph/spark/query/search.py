@@ -49,7 +49,8 @@ def scan_entities(
     frame = context.tables.rows(type_, [ID, *names], conditions=conditions)
     row_bytes = estimate_row_bytes(arrow_schema(type_), [ID, *names])
     found = SizedFrame(frame, _bound_rows(type_, conditions, context), row_bytes)
-    return _add_search_columns(bind_rows(found, variable, names, context), variable, type_, attributes, context)
+    among = next((each.values for each in conditions if isinstance(each, ValueIn) and each.columns == (ID,)), None)
+    return _add_search_columns(bind_rows(found, variable, names, context), variable, type_, attributes, among, context)
 
 
 def _bound_rows(type_: NodeType, conditions: Sequence[Condition], context: SparkQueryContext) -> int:
@@ -59,13 +60,19 @@ def _bound_rows(type_: NodeType, conditions: Sequence[Condition], context: Spark
 
 
 def _add_search_columns(
-    rows: MatchRows, variable: str, type_: NodeType, attributes: Iterable[Attribute], context: SparkQueryContext
+    rows: MatchRows,
+    variable: str,
+    type_: NodeType,
+    attributes: Iterable[Attribute],
+    among: pa.StringArray | None,
+    context: SparkQueryContext,
 ) -> MatchRows:
-    """Add the attributes that are search results; the properties are bound already."""
+    """Add the attributes that are search results; the properties are bound already. ``among`` lists all ids, if few."""
     for attribute in attributes:
         match attribute:
             case TextMatch() | TextScore():
-                rows = _add_text_search(rows, variable, type_, attribute, context)
+                found = context.query.search.find_texts(attribute, type_.table_key, among)
+                rows = _add_text_search(rows, variable, attribute, found, context)
             case Distance():
                 vector = context.query.search.resolve_vector(attribute, type_.table_key)
                 distance = compute_distance(evaluate(attribute.target, rows, context.query), vector)
@@ -84,10 +91,13 @@ def rank_key(ranking: Ranking, rows: MatchRows, context: SparkQueryContext) -> C
 
 
 def _add_text_search(
-    rows: MatchRows, variable: str, type_: NodeType, attribute: TextMatch | TextScore, context: SparkQueryContext
+    rows: MatchRows,
+    variable: str,
+    attribute: TextMatch | TextScore,
+    found: pa.Table | None,
+    context: SparkQueryContext,
 ) -> MatchRows:
     slot, column, id_ = (variable, attribute), context.new_column(), context.new_column()
-    found = context.query.search.find_texts(attribute, type_.table_key)
     if found is None:
         none = fn.lit(None).cast("double") if isinstance(attribute, TextScore) else fn.lit(False)  # noqa: FBT003  a value
         return rows.with_column(slot, none, column)

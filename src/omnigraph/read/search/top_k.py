@@ -1,0 +1,91 @@
+"""Find the best rows of a ranking with as few rows as possible: fetch some more than needed, and refill.
+
+Rows that are equally good are ordered by id, which the storage does not do. So what it returns decides only if the last
+row that is needed is better than all rows that it left out. Else it is asked for four times as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.read.frames import Positions
+from omnigraph.storage.columns import column_of
+
+Keys: TypeAlias = npt.NDArray[np.float64]
+"""The sort keys of a ranking, smallest first; NaN for an entity without a rank."""
+RowMask: TypeAlias = npt.NDArray[np.bool_]
+
+_SPARE: Final = 8
+_WIDENING: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RankedRows:
+    """The best rows of a ranking, in any order: their ids and other columns, and the sort key of each."""
+
+    rows: pa.Table
+    keys: Keys
+    bound: float
+    """No row that is missing has a smaller key; infinite if no row is missing."""
+
+    def filter(self, mask: RowMask) -> RankedRows:
+        """Keep some of the rows, as if the others did not match."""
+        return RankedRows(self.rows.filter(pa.array(mask)), self.keys[mask], self.bound)
+
+    def decides(self, limit: int) -> bool:
+        """Whether the best ``limit`` rows are among these, with all rows that tie with the last of them."""
+        if np.isinf(self.bound):
+            return True
+        return len(self.keys) >= limit and bool(np.partition(self.keys, limit - 1)[limit - 1] < self.bound)
+
+    def take_best(self, limit: int) -> RankedRows:
+        """Return the best ``limit`` rows, best first, then by id."""
+        order = sort_entities(self.keys, cast("pa.StringArray", column_of(self.rows, "id")))[:limit]
+        return RankedRows(self.rows.take(order), self.keys[order], self.bound)
+
+
+FetchRows: TypeAlias = Callable[[int], RankedRows | None]
+"""Returns about so many of the best rows; None if the storage cannot rank them exactly."""
+
+
+def find_best_rows(fetch: FetchRows, limit: int) -> RankedRows | None:
+    """Return at least the best ``limit`` rows, one or more, with all that tie with the last of them."""
+    count = limit + _SPARE
+    while True:
+        found = fetch(count)
+        if found is None or found.decides(limit):
+            return found
+        count *= _WIDENING
+
+
+def refill_best_rows(
+    fetch: FetchRows, limit: int, keep: Callable[[pa.Table], RowMask], share: float, max_count: int
+) -> RankedRows | None:
+    """Return the best ``limit`` rows like :func:`find_best_rows` among those to keep, about a ``share`` of all.
+
+    None if that takes more than ``max_count`` rows.
+    """
+    count = int((limit + _SPARE) / share)
+    while count <= max_count:
+        found = fetch(count)
+        if found is None:
+            return None
+        kept = found.filter(keep(found.rows))
+        if kept.decides(limit):
+            return kept
+        count *= _WIDENING
+    return None
+
+
+def sort_entities(keys: npt.NDArray[np.int64] | npt.NDArray[np.float64], ids: pa.StringArray) -> Positions:
+    """Return the order of entities by key, smallest first, then by id."""
+    found = pa.Table.from_arrays([pa.array(keys), ids], names=["key", "id"])
+    order = pc.sort_indices(found, sort_keys=[("key", "ascending"), ("id", "ascending")])
+    return order.to_numpy().astype(np.int64)
