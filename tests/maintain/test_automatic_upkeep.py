@@ -15,9 +15,12 @@ from omnigraph.errors import OmniGraphError, ParameterError, PreconditionFailed,
 from omnigraph.graph import Graph
 from omnigraph.maintain.upkeep import BackgroundUpkeep, do_upkeep
 from omnigraph.storage import table_upkeep
+from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LOCK_KINDS, LockKind, branch_lock
 from omnigraph.storage.table import Table
 from tests.maintain.ports import SCHEMA, add, cleanup_now, fragments, remove, shown
+from tests.s3 import S3Server
+from tests.s3_proxy import Proxy
 from tests.write.writers import run_right_after
 
 FEW = 4
@@ -363,3 +366,25 @@ def test_a_child_reads_its_task(young: Graph, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(detached_upkeep.subprocess, "Popen", start)
     detached_upkeep.start_upkeep(young.uri, {}, "main")
     assert children[0].wait(60) == 0
+
+
+# --------------------------------------------------------------------------------------------- what it costs
+
+
+@pytest.mark.slow
+def test_requests_to_tables_do_not_grow_with_history_on_s3(s3_location: Location, s3_proxy: Proxy) -> None:
+    graph = omnigraph.init(s3_location.uri, SCHEMA, storage_options=S3Server(s3_proxy.endpoint).options)
+    counted: dict[int, list[int]] = {}
+    for number in range(5 * FEW):
+        settle(graph)
+        pieces = fragments(graph)["node:Port"]
+        with s3_proxy.counting() as seen:
+            graph.load([{"type": "Port", "data": {"code": f"p{number:02}"}}])
+        counted.setdefault(pieces, []).append(sum("/nodes/" in request.target for request in seen))
+    settle(graph)
+    assert max(counted) <= FEW
+    # The commit that makes upkeep due is left out, since its requests are counted too.
+    again = {pieces: requests[1:] for pieces, requests in counted.items() if len(requests) > 2 and pieces < FEW}
+    assert min(min(requests) for requests in again.values()) > 0
+    assert {pieces: len(set(requests)) for pieces, requests in again.items()} == dict.fromkeys(again, 1)
+    assert omnigraph.open(graph.uri, "ro", storage_options=s3_location.options()).verify().findings == ()
