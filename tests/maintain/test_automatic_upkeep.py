@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.cli import detached_upkeep
 from omnigraph.cli.app import main
-from omnigraph.errors import OmniGraphError, ParameterError, PreconditionFailed, ReadOnly
+from omnigraph.errors import HistoryGone, OmniGraphError, ParameterError, PreconditionFailed, ReadOnly
 from omnigraph.graph import Graph
 from omnigraph.maintain.upkeep import BackgroundUpkeep, do_upkeep
 from omnigraph.storage import table_upkeep
@@ -217,6 +217,17 @@ def test_cleanup_keeps_the_commit_below_it(young: Graph) -> None:
     cleanup_now(young, keep=1)
     assert shown(young, at=made[-1]) == shown(young)
     young.create_tag("last", made[-1])
+    assert young.verify().findings == ()
+
+
+def test_a_hard_drop_is_not_refused_because_of_the_commit_below_it(young: Graph) -> None:
+    made = add_all(young, [f"p{number:02}" for number in range(FEW + 1)])
+    assert young.commits(upkeep=True)[0].upkeep
+    cleanup_now(young, keep=1)
+    young.apply_schema(SCHEMA.replace("depth: F64?  @range(depth, 0..100)", ""), allow_data_loss=True)
+    assert len(shown(young)[0]) == FEW + 1
+    with pytest.raises(HistoryGone):
+        shown(young, at=made[-1])
     assert young.verify().findings == ()
 
 
