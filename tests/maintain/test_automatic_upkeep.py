@@ -21,6 +21,7 @@ from omnigraph.storage.table import Table
 from tests.maintain.ports import SCHEMA, add, cleanup_now, fragments, remove, shown
 from tests.s3 import S3Server
 from tests.s3_proxy import Proxy
+from tests.selection import daily
 from tests.write.writers import run_right_after
 
 FEW = 4
@@ -115,7 +116,7 @@ def test_missing_indexes_are_not_built(young: Graph) -> None:
     assert young.snapshot().table("Port").list_indexes() == {}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", daily(range(12), {0}))
 def test_any_writes_between_upkeep_give_the_rows_of_a_dict(young: Graph, seed: int) -> None:
     chance, names = random.Random(seed), dict[str, str]()  # noqa: S311  no secret
     for step in range(60):
@@ -316,7 +317,7 @@ def test_what_cannot_be_merged_is_not_tried_after_each_commit(young: Graph, monk
     assert tried == ["main"]
 
 
-@pytest.mark.parametrize("lock", LOCK_KINDS)
+@pytest.mark.parametrize("lock", daily(LOCK_KINDS, {"lease"}))
 def test_with_every_kind_of_lock(tmp_path: Path, lock: LockKind) -> None:
     graph = omnigraph.init(tmp_path / "g.og", SCHEMA, lock=lock)
     add_all(graph, [f"p{number:02}" for number in range(3 * FEW)])
