@@ -31,6 +31,7 @@ SPECIAL: dict[str, OmniGraphError] = {
     "SourceTooLarge": errors.SourceTooLarge("a.pg", 10, 5),
     "WalkTooLong": errors.WalkTooLong(32),
     "PipelineError": errors.PipelineError([PROBLEM]),
+    "ConfigError": errors.ConfigError([PROBLEM]),
     "ExpectedVersionMismatch": errors.ExpectedVersionMismatch("node:Person", 1, 2),
     "PreconditionFailed": errors.PreconditionFailed("main", "A", None),
     "LockTimeout": errors.LockTimeout("main", "process 7", 1.5),

@@ -5,7 +5,7 @@
     OmniGraphError
       InputError                  fix the input
         SchemaError, QueryError, ParameterError, SourceTooLarge, WalkTooLong, Unsupported,
-        PipelineError
+        PipelineError, ConfigError
         ValidationError
           KeyConflict, ConflictingValues, LegacyRowIds
       ConflictError               read again, retry
@@ -274,6 +274,12 @@ class PipelineError(_SourceProblems):
     """A pipeline file is wrong, or one of its steps failed; ``problems`` says where in the file, and why."""
 
     code = "pipeline_error"
+
+
+class ConfigError(_SourceProblems):
+    """The configuration of a server is wrong; ``problems`` says where in the file, and why."""
+
+    code = "config_error"
 
 
 class ParameterError(InputError):

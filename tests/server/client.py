@@ -10,6 +10,7 @@ from typing import Any, cast
 import httpx
 
 from omnigraph.server import Hosting, Role, ServerSettings, build_app, open_hosting
+from omnigraph.server.hosting import ReadSettings
 from omnigraph.server.tokens import TokenBook, make_token
 
 BASE = "http://127.0.0.1"
@@ -65,9 +66,8 @@ class Client:
     def with_role(self, role: Role, actor: str = "act-other") -> Client:
         """Return a client of the same server whose token has another role."""
         token, text = make_token(actor, role)
-        book = self.hosting.tokens
-        made = (*book._made, token)
-        self.hosting.tokens = TokenBook(book._path, made)
+        book = self.hosting.state.tokens
+        self.hosting.state = replace(self.hosting.state, tokens=TokenBook(book._path, (*book._made, token)))
         return replace(self, token=text)
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ def error_of(answer: httpx.Response) -> dict[str, Any]:
     return body
 
 
-def open_client(settings: ServerSettings, runner: asyncio.Runner) -> Client:
-    hosting, token = open_hosting(settings)
+def open_client(settings: ServerSettings, runner: asyncio.Runner, read_settings: ReadSettings | None = None) -> Client:
+    hosting, token = open_hosting(settings, read_settings)
     transport = httpx.ASGITransport(build_app(hosting))
     return Client(hosting, httpx.AsyncClient(transport=transport, base_url=BASE), runner, token)

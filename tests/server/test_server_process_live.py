@@ -69,6 +69,11 @@ def test_a_token_revoked_and_a_stop_that_waits_for_work(graph_path: Path, tmp_pa
         revoke_token(tokens, gone.id)
         assert get("/whoami", other).status_code == 401
         assert get("/graphs/brain/rows?type=City", text).json()["row_count"] == 1
+        body = {"type_names": ["Person", "City"]}
+        headers = {"Authorization": f"Bearer {text}"}
+        with http.stream("POST", f"{server.address}/graphs/brain/export", json=body, headers=headers) as stream:
+            assert stream.headers["transfer-encoding"] == "chunked"
+            assert len(list(stream.iter_lines())) == 4
         query = "query q() { match { $c: City } return { $c.name } }"
         program = (
             "import sys, httpx; a = httpx.post(sys.argv[1] + '/graphs/brain/query', json={'query': sys.argv[3]}, "

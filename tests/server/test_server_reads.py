@@ -24,7 +24,7 @@ def test_health_needs_no_token_and_says_which_wire_it_speaks(client: Client) -> 
     answer = client.send("GET", "/healthz", headers={"Authorization": "Bearer wrong"})
     assert answer.status_code == 200
     assert answer.json()["version"] == "0.8.0"
-    assert answer.json()["internal_schema_version"] == client.hosting.graphs["brain"].format
+    assert answer.json()["internal_schema_version"] == client.hosting.state.graphs["brain"].format
     ready = client.ok("GET", "/readyz")
     assert (ready["ready"], ready["status"]) == (True, "serving")
     assert ready["graphs"] == {"serving": 1, "quarantined": 0}

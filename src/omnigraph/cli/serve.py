@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -12,16 +13,31 @@ import typer
 from omnigraph.cli.session import require_server_extra, session_of
 from omnigraph.errors import ParameterError
 
+if TYPE_CHECKING:
+    from omnigraph.server import ServerSettings
+
 
 def serve(
     context: typer.Context,
-    bind: Annotated[str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:8080",
+    bind: Annotated[
+        str | None,
+        typer.Option("--bind", metavar="HOST:PORT", help="Where to listen.", show_default="127.0.0.1:8080"),
+    ] = None,
     tokens: Annotated[
         Path | None,
         typer.Option(
             "--tokens",
             metavar="FILE",
             help="The tokens that may be used; `omnigraph token` makes the file. Default: one token for this run.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="server.yaml",
+            help="A file with all of this, for several graphs. It is followed while the server runs.",
             show_default=False,
         ),
     ] = None,
@@ -50,17 +66,41 @@ def serve(
     from omnigraph import server
 
     session = session_of(context)
+    if config is not None:
+        if any((bind, tokens, public_url, read_only, unauthenticated, session.graph)):
+            raise typer.TyperException("--config has the graphs and all settings; give no others beside it")
+
+        def read_settings() -> server.ServerSettings:
+            return server.read_config(config, os.environ, session.actor)
+
+        settings = read_settings()
+        _check(settings)
+        return server.serve(settings, _announce, read_settings)
     uri = session.target()
     graph = server.ServedGraph(server.make_graph_id(uri), uri, read_only, session.storage_options)
     settings = server.ServerSettings(
-        (graph,), bind, tokens, session.actor, unauthenticated, () if public_url is None else (_host_of(public_url),)
+        (graph,),
+        bind or server.DEFAULT_BIND,
+        tokens,
+        session.actor,
+        unauthenticated,
+        () if public_url is None else (_host_of(public_url),),
     )
+    _check(settings)
+    return server.serve(settings, _announce)
+
+
+def _check(settings: ServerSettings) -> None:
     try:
         settings.check()
     except ParameterError as error:
         # A start that would open the graph to strangers is a wrong command line.
         raise typer.TyperException(f"{error.message} ({error.hint})") from error
-    return server.serve(settings, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201  read by scripts
+
+
+def _announce(line: str) -> None:
+    # Scripts wait for these lines: --quiet does not leave them out.
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _host_of(url: str) -> str:

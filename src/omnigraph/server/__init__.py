@@ -1,6 +1,7 @@
 """Serve graphs over HTTP. Needs the extra ``server``; only the commands that use it import this package."""
 
 from omnigraph.server.app import build_app
+from omnigraph.server.config_file import read_config
 from omnigraph.server.hosting import Hosting, open_hosting
 from omnigraph.server.process import serve
 from omnigraph.server.settings import DEFAULT_BIND, Limits, ServedGraph, ServerSettings, make_graph_id, parse_bind
@@ -20,6 +21,7 @@ __all__ = [
     "open_hosting",
     "parse_bind",
     "parse_lifetime",
+    "read_config",
     "read_token_file",
     "revoke_token",
     "serve",

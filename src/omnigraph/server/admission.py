@@ -77,15 +77,15 @@ class Admission:
         expected = queue.expect_wait()
         if queue.waiting >= self.limits.branch_queue or expected > deadline:
             raise TooManyRequests(f"{queue.waiting} writers wait for branch '{branch}'", _to_retry(expected))
-        async with self._count(self._writes, actor, self.limits.actor_writes):
-            queue.waiting += 1
+        async with (
+            self._count(self._writes, actor, self.limits.actor_writes),
+            self._slot(queue.slots, "writes", queue),
+            self._slot(self._write_slots, "writes", queue),
+        ):
             began = time.monotonic()
             try:
-                async with self._slot(queue.slots, "writes", queue), self._slot(self._write_slots, "writes", queue):
-                    began = time.monotonic()
-                    yield
+                yield
             finally:
-                queue.waiting -= 1
                 queue.record(time.monotonic() - began)
 
     def check_logins(self, address: str) -> None:
@@ -122,12 +122,16 @@ class Admission:
         self, slots: asyncio.Semaphore, kind: str, queue: _BranchQueue | None = None
     ) -> AsyncGenerator[None]:
         wait_ms = self.limits.read_wait_ms if queue is None else self.limits.write_wait_ms
+        waiting = _BranchQueue(slots) if queue is None else queue
+        waiting.waiting += 1
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 await slots.acquire()
         except TimeoutError:
             expected = 1.0 if queue is None else queue.expect_wait()
             raise TooManyRequests(f"the server is busy with other {kind}", _to_retry(expected)) from None
+        finally:
+            waiting.waiting -= 1
         try:
             yield
         finally:

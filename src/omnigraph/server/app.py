@@ -22,7 +22,7 @@ from ulid import ULID
 from omnigraph.errors import ServerUnavailable, Unauthorized
 from omnigraph.server.calls import Route, answer_request, error_response
 from omnigraph.server.errors import ErrorContext, RequestError
-from omnigraph.server.hosting import Hosting
+from omnigraph.server.hosting import Hosting, ServerState
 from omnigraph.server.openapi import describe_route, describe_server
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.routes.about import WIRE_VERSION
@@ -124,11 +124,12 @@ class RequestFrame:
         given = request.headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else str(ULID())
         scope["omnigraph.request_id"] = request_id
+        state = scope["omnigraph.state"] = self._hosting.state
         framed = _FramedSend(send, request_id)
         is_health = scope["path"] in _HEALTH
         self._hosting.requests_under_way += not is_health
         try:
-            refusal = self._refuse(request, is_health=is_health)
+            refusal = self._refuse(request, state, is_health=is_health)
             await (refusal or self._app)(scope, receive, framed)
         except Exception as error:
             if framed.is_started:
@@ -139,14 +140,14 @@ class RequestFrame:
         finally:
             self._hosting.requests_under_way -= not is_health
 
-    def _refuse(self, request: Request, *, is_health: bool) -> Response | None:
+    def _refuse(self, request: Request, state: ServerState, *, is_health: bool) -> Response | None:
         """Return the answer to a request that goes no further; otherwise note whose it is."""
         request_id = str(request.scope["omnigraph.request_id"])
         try:
-            self._check_origin(request)
+            _check_origin(request, state.settings.hosts)
             if self._hosting.is_draining and not is_health:
                 raise ServerUnavailable("the server is about to stop", hint="send the request to another one")
-            request.scope["omnigraph.token"] = self._authenticate(request)
+            request.scope["omnigraph.token"] = _authenticate(request, state)
         except (RequestError, ServerUnavailable, Unauthorized) as error:
             response = error_response(error, ErrorContext(request_id))
             if isinstance(error, ServerUnavailable):
@@ -156,32 +157,33 @@ class RequestFrame:
             return error_response(error, ErrorContext(request_id))
         return None
 
-    def _check_origin(self, request: Request) -> None:
-        """Refuse names that are not this server's: a page elsewhere must not reach it through the browser."""
-        hosts = self._hosting.settings.hosts
-        if _host_of(request.headers.get("host", "")) not in (*LOOPBACK, *hosts):
-            raise RequestError(
-                421, "wrong_host", "this server does not answer to that host name", hint="start it with --public-url"
-            )
-        origin = request.headers.get("origin")
-        if origin is not None and _host_of(origin.partition("://")[2]) not in (*LOOPBACK, *hosts):
-            raise RequestError(403, "wrong_origin", "pages of that origin may not use this server")
 
-    def _authenticate(self, request: Request) -> Token | None:
-        if self._hosting.everybody is not None:
-            return self._hosting.everybody
-        if request.scope["path"] in _PUBLIC:
-            return None
-        address = request.client.host if request.client else ""
-        admission = self._hosting.admission
-        admission.check_logins(address)
-        scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        token = self._hosting.tokens.find(text.strip()) if scheme.lower() == "bearer" else None
-        if token is None:
-            admission.record_failed_login(address)
-            raise Unauthorized("a valid token is needed", hint="send it as Authorization: Bearer TOKEN")
-        self._hosting.tokens.record_use(token)
-        return token
+def _check_origin(request: Request, hosts: Sequence[str]) -> None:
+    """Refuse names that are not this server's: a page elsewhere must not reach it through the browser."""
+    if _host_of(request.headers.get("host", "")) not in (*LOOPBACK, *hosts):
+        raise RequestError(
+            421, "wrong_host", "this server does not answer to that host name", hint="start it with --public-url"
+        )
+    origin = request.headers.get("origin")
+    if origin is not None and _host_of(origin.partition("://")[2]) not in (*LOOPBACK, *hosts):
+        raise RequestError(403, "wrong_origin", "pages of that origin may not use this server")
+
+
+def _authenticate(request: Request, state: ServerState) -> Token | None:
+    if state.everybody is not None:
+        return state.everybody
+    if request.scope["path"] in _PUBLIC:
+        return None
+    address = request.client.host if request.client else ""
+    admission = state.admission
+    admission.check_logins(address)
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    token = state.tokens.find(text.strip()) if scheme.lower() == "bearer" else None
+    if token is None:
+        admission.record_failed_login(address)
+        raise Unauthorized("a valid token is needed", hint="send it as Authorization: Bearer TOKEN")
+    state.tokens.record_use(token)
+    return token
 
 
 def _host_of(authority: str) -> str:

@@ -28,7 +28,7 @@ from omnigraph.errors import Cancelled, Json, MergeConflicts, OmniGraphError, Pa
 from omnigraph.manifest.rows import MAIN
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
 from omnigraph.server.gate import Action, authorize
-from omnigraph.server.hosting import HostedGraph, Hosting
+from omnigraph.server.hosting import HostedGraph, Hosting, ServerState
 from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model, parse_json_body
 from omnigraph.server.tokens import Token
 
@@ -65,6 +65,8 @@ class ServerCall:
     """A request that may do what it asks for."""
 
     hosting: Hosting
+    state: ServerState
+    """The state of the server when the request began."""
     hosted: HostedGraph | None
     token: Token
     path: Mapping[str, str]
@@ -127,7 +129,7 @@ async def answer_request(route: Route, request: Request, hosting: Hosting) -> Re
         token = cast("Token", request.scope["omnigraph.token"])
         if route.is_public:
             return _answer_at_once(route, request, hosting)
-        hosted = hosting.find_graph(request.path_params["graph_id"]) if route.is_of_graph else None
+        hosted = _state_of(request).find_graph(request.path_params["graph_id"]) if route.is_of_graph else None
         if route.action is not None:
             authorize(token, route.action, "the server" if hosted is None else hosted.uri)
         return await _answer(route, request, hosting, hosted, token)
@@ -135,12 +137,18 @@ async def answer_request(route: Route, request: Request, hosting: Hosting) -> Re
         return error_response(error, _describe_context(error, request_id, hosted))
 
 
+def _state_of(request: Request) -> ServerState:
+    return cast("ServerState", request.scope["omnigraph.state"])
+
+
 def _answer_at_once(route: Route, request: Request, hosting: Hosting) -> Response:
     """Answer what needs no token, no thread and no turn: whether the server lives."""
     request_id = cast(str, request.scope["omnigraph.request_id"])
     nobody = cast("Token", request.scope["omnigraph.token"])
     query = build_model(route.query, _parse_query_string(request), is_text=True)
-    answer = route.work(ServerCall(hosting, None, nobody, {}, query, NoFields(), None, JSON, request_id))
+    answer = route.work(
+        ServerCall(hosting, _state_of(request), None, nobody, {}, query, NoFields(), None, JSON, request_id)
+    )
     body = orjson.dumps({**answer.fields, "request_id": request_id})
     return Response(body, answer.status, {"Cache-Control": "no-store"}, JSON)
 
@@ -194,7 +202,7 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
             # The first piece is computed before the status is sent, so that most errors still have a body.
             return answer, next(answer.stream, b"")
     body = orjson.dumps({**answer.fields, "request_id": call.request_id})
-    most = call.hosting.settings.limits.result_bytes
+    most = call.state.settings.limits.result_bytes
     if route.kind == "read" and len(body) > most:
         raise too_large(f"the answer has {len(body):,} bytes; at most {most:,} are sent as JSON")
     return answer, body
@@ -225,7 +233,8 @@ async def run_watched(receive: Receive, deadline: Deadline, function: Callable[[
 async def _read_call(
     route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, token: Token, accept: str
 ) -> ServerCall:
-    limits = hosting.settings.limits
+    state = _state_of(request)
+    limits = state.settings.limits
     given = _parse_query_string(request)
     body: RequestModel = NoFields()
     upload: Path | None = None
@@ -249,7 +258,7 @@ async def _read_call(
             upload.unlink(missing_ok=True)
         raise
     request_id = cast(str, request.scope["omnigraph.request_id"])
-    return ServerCall(hosting, hosted, token, request.path_params, query, body, upload, accept, request_id)
+    return ServerCall(hosting, state, hosted, token, request.path_params, query, body, upload, accept, request_id)
 
 
 def _parse_query_string(request: Request) -> dict[str, object]:
@@ -291,7 +300,7 @@ async def _save_upload(request: Request, hosting: Hosting) -> Path:
     path = hosting.uploads / uuid4().hex
     try:
         with path.open("xb") as file:
-            async for part in _read_parts(request, hosting.settings.limits.load_bytes):
+            async for part in _read_parts(request, _state_of(request).settings.limits.load_bytes):
                 await anyio.to_thread.run_sync(file.write, part)
     except BaseException:
         path.unlink(missing_ok=True)
@@ -309,7 +318,7 @@ def _refuse_unsupported_headers(request: Request) -> None:
 
 def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: bool) -> float:
     """Return the seconds that a request has: those of its kind, or fewer if it asks for fewer."""
-    limits = call.hosting.settings.limits
+    limits = call.state.settings.limits
     most = limits.write_seconds if route.kind == "write" else limits.stream_seconds if streams else limits.read_seconds
     wanted = cast("int | None", getattr(call.body, "timeout_ms", None))
     header = request.headers.get(_TIMEOUT_HEADER)
@@ -321,7 +330,7 @@ def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: 
 
 
 def _admit(route: Route, call: ServerCall, accept: str, seconds: float) -> AbstractAsyncContextManager[None]:
-    admission, actor = call.hosting.admission, call.token.actor
+    admission, actor = call.state.admission, call.token.actor
     if route.kind == "write" and call.hosted is not None:
         branch = getattr(call.body, "branch", None) or getattr(call.query, "branch", None) or MAIN
         return admission.admit_write(actor, call.hosted.id, str(branch), seconds)

@@ -1,21 +1,32 @@
-"""The state of a running server: its graphs, its tokens and its counts."""
+"""The state of a running server: its graphs, its tokens and its counts, and how it follows its configuration.
+
+A state is built and checked whole, then swapped: a request keeps the state that it began with. A graph that cannot be
+opened is quarantined alone, and tried again for ever.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Final
 
 from omnigraph.deadlines import Deadline
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
 from omnigraph.server.admission import Admission
+from omnigraph.server.errors import RequestError
 from omnigraph.server.settings import DEFAULT_GRAPH, ServedGraph, ServerSettings
 from omnigraph.server.tokens import Role, Token, TokenBook, make_token
 
+ReadSettings = Callable[[], ServerSettings]
+
+_LONGEST_PAUSE: Final = 60
 _log = logging.getLogger("omnigraph.server")
 
 
@@ -23,17 +34,26 @@ _log = logging.getLogger("omnigraph.server")
 class HostedGraph:
     """A graph under its public name."""
 
-    id: str
+    settings: ServedGraph
     graph: Graph
-    read_only: bool
     format: int
     secrets: tuple[str, ...] = field(repr=False)
     """The texts that no answer may contain: its location, as given and as an absolute path."""
 
     @property
+    def id(self) -> str:
+        """Its name in URLs."""
+        return self.settings.id
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writes are refused."""
+        return self.settings.read_only
+
+    @property
     def uri(self) -> str:
         """What clients see as its location."""
-        return f"/graphs/{self.id}"
+        return self.settings.public_uri
 
     @property
     def edge_types(self) -> Collection[str]:
@@ -41,31 +61,89 @@ class HostedGraph:
         return self.graph.schema.catalog.edges
 
 
-@dataclass(slots=True)
-class Hosting:
-    """Everything that requests share."""
+@dataclass(frozen=True, slots=True)
+class UnopenedGraph:
+    """A graph that could not be opened: when it is tried again, and how long to wait after that."""
+
+    settings: ServedGraph
+    pause: int
+    next_try: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What requests see, all of one moment."""
 
     settings: ServerSettings
     graphs: Mapping[str, HostedGraph]
+    quarantined: Mapping[str, UnopenedGraph]
     tokens: TokenBook
     everybody: Token | None
     """Who every request comes from, if the server asks for no token."""
-    uploads: Path
     admission: Admission
+    is_stale: bool = False
+    """Whether the configuration changed to something that cannot be used; this state still holds."""
+
+    def find_graph(self, graph_id: str) -> HostedGraph:
+        """Return a graph by its id. The id is looked up, and never part of a path."""
+        names = {*self.graphs, *self.quarantined}
+        name = next(iter(names)) if graph_id == DEFAULT_GRAPH and len(names) == 1 else graph_id
+        if name in self.quarantined:
+            raise RequestError(
+                503,
+                "graph_unavailable",
+                f"the graph '{name}' cannot be opened at the moment",
+                hint="it is tried again; the log of the server says why",
+            )
+        if name not in self.graphs:
+            raise NotFound("no graph of this name is served", hint="GET /graphs lists them")
+        return self.graphs[name]
+
+
+@dataclass(slots=True)
+class Hosting:
+    """A running server: its current state, and what is under way."""
+
+    state: ServerState
+    uploads: Path
     is_draining: bool = False
     requests_under_way: int = 0
     deadlines: set[Deadline] = field(default_factory=set[Deadline])
     """Those of the work under way."""
+    read_settings: ReadSettings | None = None
+    """Reads the configuration again; None if there is none."""
     _folder: TemporaryDirectory[str] | None = None
+    _changing: threading.Lock = field(default_factory=threading.Lock)
+    _followed: ServerSettings | None = None
+    """The settings that were read last and hold."""
+    _told: str | None = None
+    """The error that was logged last."""
 
-    def find_graph(self, graph_id: str) -> HostedGraph:
-        """Return a graph by its id. The id is looked up, and never part of a path."""
-        found = self.graphs.get(graph_id)
-        if found is None and graph_id == DEFAULT_GRAPH and len(self.graphs) == 1:
-            found = next(iter(self.graphs.values()))
-        if found is None:
-            raise NotFound("no graph of this name is served", hint="GET /graphs lists them")
-        return found
+    def reload(self) -> None:
+        """Take over the configuration as it is now. On an error everything stays as it was."""
+        if self.read_settings is None:
+            return
+        with self._changing:
+            try:
+                settings = self.read_settings()
+                if settings != self._followed:
+                    self.state = _follow_settings(self.state, settings)
+                self.state = replace(self.state, is_stale=False)
+                self._followed, self._told = settings, None
+            except OmniGraphError as error:
+                # It is read every second: the same error is told once.
+                if str(error) != self._told:
+                    _log.error("the configuration stays as it was: %s", error)
+                self._told = str(error)
+                self.state = replace(self.state, is_stale=True)
+
+    def retry_quarantined(self) -> None:
+        """Try to open the graphs whose turn it is."""
+        with self._changing:
+            due = [each for each in self.state.quarantined.values() if each.next_try <= monotonic()]
+            for each in due:
+                opened = _open_or_quarantine(each.settings, min(2 * each.pause, _LONGEST_PAUSE))
+                self.state = _with_graph(self.state, opened)
 
     def cancel_work(self) -> None:
         """Cancel what is under way. A write that has begun to commit goes on."""
@@ -74,25 +152,30 @@ class Hosting:
 
     def close(self) -> None:
         """Free the graphs and remove uploads."""
-        for hosted in self.graphs.values():
+        for hosted in self.state.graphs.values():
             hosted.graph.close()
         if self._folder is not None:
             self._folder.cleanup()
 
 
-def open_hosting(settings: ServerSettings) -> tuple[Hosting, str | None]:
-    """Open everything that the settings name. Return the state, and the text of the token that was made for the run."""
+def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = None) -> tuple[Hosting, str | None]:
+    """Open everything that the settings name. Return the state, and the text of the token that was made for the run.
+
+    With a configuration to follow, a graph that cannot be opened is quarantined; without one it is an error.
+    """
     settings.check()
-    graphs = {each.id: open_hosted_graph(each) for each in settings.graphs}
     made, text, everybody = None, None, None
     if settings.is_unauthenticated:
         everybody, _ = make_token(settings.actor or "anonymous", Role.ADMIN)
     elif settings.tokens is None:
         made, text = make_token(settings.actor or "local", Role.ADMIN, "made for this run")
     book = TokenBook(settings.tokens, () if made is None else (made,))
+    state = ServerState(settings, {}, {}, book, everybody, Admission(settings.limits))
+    for each in settings.graphs:
+        state = _with_graph(state, open_hosted_graph(each) if read_settings is None else _open_or_quarantine(each, 1))
     folder = TemporaryDirectory(prefix="omnigraph-server-")
-    hosting = Hosting(settings, graphs, book, everybody, Path(folder.name), Admission(settings.limits), _folder=folder)
-    _log_rights(hosting)
+    hosting = Hosting(state, Path(folder.name), read_settings=read_settings, _folder=folder, _followed=settings)
+    _log_rights(state)
     return hosting, text
 
 
@@ -104,11 +187,46 @@ def open_hosted_graph(settings: ServedGraph) -> HostedGraph:
     texts = {settings.uri, graph.uri, str(Path(graph.uri).resolve())}
     # The longest first: a part of a path must not be replaced before the whole.
     secrets = tuple(sorted((text for text in texts if len(text) > 1), key=len, reverse=True))
-    return HostedGraph(settings.id, graph, settings.read_only, graph.info().format, secrets)
+    return HostedGraph(settings, graph, graph.info().format, secrets)
 
 
-def _log_rights(hosting: Hosting) -> None:
-    writers = sum(token.role is not Role.READ for token in hosting.tokens.list_tokens()) + bool(hosting.everybody)
-    for hosted in hosting.graphs.values():
+def _open_or_quarantine(settings: ServedGraph, pause: int) -> HostedGraph | UnopenedGraph:
+    try:
+        return open_hosted_graph(settings)
+    except OmniGraphError as error:
+        _log.error("the graph '%s' cannot be opened, and is tried again in %d s: %s", settings.id, pause, error)
+        return UnopenedGraph(settings, pause, monotonic() + pause)
+
+
+def _with_graph(state: ServerState, opened: HostedGraph | UnopenedGraph) -> ServerState:
+    name = opened.settings.id
+    graphs = {key: value for key, value in state.graphs.items() if key != name}
+    quarantined = {key: value for key, value in state.quarantined.items() if key != name}
+    if isinstance(opened, HostedGraph):
+        return replace(state, graphs={**graphs, name: opened}, quarantined=quarantined)
+    return replace(state, graphs=graphs, quarantined={**quarantined, name: opened})
+
+
+def _follow_settings(state: ServerState, settings: ServerSettings) -> ServerState:
+    """Return the state for new settings. Graphs that did not change stay open."""
+    old = state.settings
+    if settings.bind != old.bind:
+        _log.warning("'bind' changed to %s: it needs a restart", settings.bind)
+        settings = replace(settings, bind=old.bind)
+    settings.check()
+    tokens = state.tokens if settings.tokens == old.tokens else TokenBook(settings.tokens)
+    admission = state.admission if settings.limits == old.limits else Admission(settings.limits)
+    found = ServerState(settings, {}, {}, tokens, state.everybody, admission)
+    for each in settings.graphs:
+        kept = state.graphs.get(each.id)
+        opened = kept if kept is not None and kept.settings == each else _open_or_quarantine(each, 1)
+        found = _with_graph(found, opened)
+    _log_rights(found)
+    return found
+
+
+def _log_rights(state: ServerState) -> None:
+    writers = sum(token.role is not Role.READ for token in state.tokens.list_tokens()) + bool(state.everybody)
+    for hosted in state.graphs.values():
         count = 0 if hosted.read_only else writers
         _log.info("%s: %d token(s) may write", hosted.uri, count)

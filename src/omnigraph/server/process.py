@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 from typing import Final
@@ -19,7 +22,7 @@ import uvicorn
 
 from omnigraph.errors import ServerUnavailable
 from omnigraph.server.app import build_app
-from omnigraph.server.hosting import Hosting, open_hosting
+from omnigraph.server.hosting import Hosting, ReadSettings, open_hosting
 from omnigraph.server.settings import ServerSettings
 
 Announce = Callable[[str], object]
@@ -29,15 +32,16 @@ _WORK_LEFT: Final = 2
 _BACKLOG: Final = 2048
 _POLL_SECONDS: Final = 0.02
 _EXTRA_SECONDS: Final = 5.0
+_FOLLOW_SECONDS: Final = 1.0
 _log = logging.getLogger("omnigraph.server")
 
 
-def serve(settings: ServerSettings, announce: Announce) -> int:
+def serve(settings: ServerSettings, announce: Announce, read_settings: ReadSettings | None = None) -> int:
     """Serve until a signal comes. ``announce`` is given lines for people: the address, and a token made for the run.
 
-    Returns 0, or 2 if work had to be left.
+    ``read_settings`` reads a configuration that is followed. Returns 0, or 2 if work had to be left.
     """
-    hosting, token = open_hosting(settings)
+    hosting, token = open_hosting(settings, read_settings)
     try:
         listener = _listen(settings)
         host, port = listener.getsockname()[:2]
@@ -51,11 +55,12 @@ def serve(settings: ServerSettings, announce: Announce) -> int:
             proxy_headers=False,
         )
         server = _DrainingServer(config, hosting)
-        names = ", ".join(hosted.uri for hosted in hosting.graphs.values())
+        names = ", ".join(hosted.uri for hosted in hosting.state.graphs.values()) or "no graph"
         announce(f"serving {names} at {address}")
         if token is not None:
             announce(f"export OMNIGRAPH_TOKEN={token}")
-        server.run([listener])
+        with _follow_changes(hosting):
+            server.run([listener])
         return server.exit_code
     finally:
         hosting.close()
@@ -70,6 +75,33 @@ def _listen(settings: ServerSettings) -> socket.socket:
         raise ServerUnavailable(
             f"cannot listen at {settings.bind}: {error.strerror or error}", hint="give another --bind HOST:PORT"
         ) from error
+
+
+@contextmanager
+def _follow_changes(hosting: Hosting) -> Generator[None]:
+    """Look at the configuration every second, and at once after SIGHUP; try quarantined graphs in their turn."""
+    wake, is_over = threading.Event(), threading.Event()
+
+    def follow() -> None:
+        while not is_over.is_set():
+            wake.wait(_FOLLOW_SECONDS)
+            wake.clear()
+            if not is_over.is_set():
+                hosting.reload()
+                hosting.retry_quarantined()
+
+    def hurry(_number: int, _frame: FrameType | None) -> None:
+        wake.set()
+
+    before = signal.signal(signal.SIGHUP, hurry)
+    follower = threading.Thread(target=follow, name="omnigraph-follow", daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        wake.set()
+        signal.signal(signal.SIGHUP, before)
 
 
 class _DrainingServer(uvicorn.Server):
@@ -100,7 +132,7 @@ class _DrainingServer(uvicorn.Server):
 
     async def _wait_for_requests(self) -> None:
         _log.info("draining: %d requests are under way", self._hosting.requests_under_way)
-        end = monotonic() + self._hosting.settings.limits.drain_seconds
+        end = monotonic() + self._hosting.state.settings.limits.drain_seconds
         while self._hosting.requests_under_way and monotonic() < end and not self.force_exit:
             await asyncio.sleep(_POLL_SECONDS)
         if self._hosting.requests_under_way:

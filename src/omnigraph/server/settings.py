@@ -61,6 +61,11 @@ class ServedGraph:
     read_only: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
+    @property
+    def public_uri(self) -> str:
+        """What clients see as its location."""
+        return f"/graphs/{self.id}"
+
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:

@@ -26,7 +26,7 @@ from typing import Final, cast
 from ulid import ULID
 
 from omnigraph.arguments import check_text
-from omnigraph.errors import NotFound, ParameterError
+from omnigraph.errors import NotFound, OmniGraphError, ParameterError
 
 _PREFIX: Final = "og_"
 _RANDOM_BYTES: Final = 32
@@ -221,6 +221,8 @@ class TokenBook:
         self._path = path
         self._made = tuple(made)
         self._lock = threading.Lock()
+        # Tokens that were made for this run are in no file.
+        self._recorded = {token.id: datetime.now(UTC).date().isoformat() for token in made}
         self._stamp = None if path is None else _stamp_of(path)
         self._by_digest = self._index([] if path is None else read_token_file(path))
         self.is_stale = False
@@ -242,9 +244,14 @@ class TokenBook:
     def record_use(self, token: Token) -> None:
         """Note that a token is used today, once a day."""
         today = datetime.now(UTC).date().isoformat()
-        if self._path is None or token in self._made or token.last_used_on == today or _is_actor_map(self._path):
+        if self._path is None or today in (token.last_used_on, self._recorded.get(token.id)):
             return
-        record_token_use(self._path, token.id, today)
+        self._recorded[token.id] = today
+        try:
+            record_token_use(self._path, token.id, today)
+        except OmniGraphError as error:
+            # A file that only an operator may write, or one of release 0.8: its tokens are valid all the same.
+            _log.info("the last use of token %s is not recorded: %s", token.id, error)
 
     def _follow(self) -> None:
         """Read the file again if it has changed."""

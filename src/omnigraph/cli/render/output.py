@@ -19,6 +19,7 @@ from omnigraph.cli.render.conflicts import draw_conflicts
 from omnigraph.cli.render.page import Page, draw_problem, draw_violations, escape_controls, pluralize
 from omnigraph.cli.render.progress import byte_bar
 from omnigraph.errors import (
+    ConfigError,
     Json,
     MergeConflicts,
     OmniGraphError,
@@ -128,7 +129,7 @@ class TextOutput(Output):
         Violations and conflicts are listed above that line.
         """
         err = self._page.err
-        if isinstance(error, SchemaError | QueryError | PipelineError):
+        if isinstance(error, SchemaError | QueryError | PipelineError | ConfigError):
             for problem in error.problems:
                 err.print(draw_problem(problem, "red"))
             return

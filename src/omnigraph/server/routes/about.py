@@ -16,7 +16,7 @@ WIRE_VERSION: Final = "0.8.0"
 
 def get_health(call: ServerCall) -> Answer:
     """Say that the process is alive."""
-    formats = [hosted.format for hosted in call.hosting.graphs.values()]
+    formats = [hosted.format for hosted in call.state.graphs.values()]
     return Answer(
         {
             "status": "ok",
@@ -30,13 +30,13 @@ def get_health(call: ServerCall) -> Answer:
 
 def get_readiness(call: ServerCall) -> Answer:
     """Say whether requests are taken."""
-    hosting = call.hosting
+    hosting, state = call.hosting, call.state
     return Answer(
         {
             "ready": not hosting.is_draining,
             "status": "draining" if hosting.is_draining else "serving",
-            "graphs": {"serving": len(hosting.graphs), "quarantined": 0},
-            "config_stale": hosting.tokens.is_stale,
+            "graphs": {"serving": len(state.graphs), "quarantined": len(state.quarantined)},
+            "config_stale": state.is_stale or state.tokens.is_stale,
         },
         status=503 if hosting.is_draining else 200,
     )
@@ -50,7 +50,7 @@ def get_caller(call: ServerCall) -> Answer:
             "actor": token.actor,
             "role": token.role,
             "token": {"id": token.id, "name": token.name, "expires_at": token.expires_at},
-            "graphs": [{"graph_id": name, "actions": list_actions(token)} for name in call.hosting.graphs],
+            "graphs": [{"graph_id": name, "actions": list_actions(token)} for name in call.state.graphs],
         }
     )
 
@@ -60,8 +60,13 @@ def list_graphs(call: ServerCall) -> Answer:
     return Answer(
         {
             "graphs": [
-                {"graph_id": each.id, "uri": each.uri, "state": "serving", "read_only": each.read_only}
-                for each in call.hosting.graphs.values()
+                {
+                    "graph_id": each.id,
+                    "uri": each.public_uri,
+                    "state": "serving" if each.id in call.state.graphs else "quarantined",
+                    "read_only": each.read_only,
+                }
+                for each in call.state.settings.graphs
             ]
         }
     )
@@ -69,7 +74,7 @@ def list_graphs(call: ServerCall) -> Answer:
 
 def get_graph(call: ServerCall) -> Answer:
     """Describe a graph: branches, head, and row counts on main."""
-    hosted, limits = call.graph, call.hosting.settings.limits
+    hosted, limits = call.graph, call.state.settings.limits
     info = hosted.graph.info()
     shown = {name: getattr(limits, name) for name in ("rows", "result_bytes", "body_bytes", "load_bytes")}
     return Answer(

@@ -203,7 +203,7 @@ def _open_records(call: ServerCall, asked: _LoadOptions) -> io.BufferedIOBase:
     if isinstance(asked, LoadFields):
         return io.BytesIO(asked.data.encode("utf-8", "surrogatepass"))
     assert call.upload is not None, "a body that is not JSON was saved"
-    return _decode_upload(call.upload, call.hosting.settings.limits)
+    return _decode_upload(call.upload, call.state.settings.limits)
 
 
 def _decode_upload(path: Path, limits: Limits) -> io.BufferedIOBase:

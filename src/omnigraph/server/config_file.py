@@ -1,0 +1,131 @@
+"""``server.yaml``: many graphs in one server. Every problem of the file is reported at once, with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+from yaml.nodes import Node
+
+from omnigraph.errors import ConfigError, ParameterError, Problem
+from omnigraph.language.source import Source, Span, read_source
+from omnigraph.pipeline import codes
+from omnigraph.pipeline.yaml_reader import YamlReader, node_span
+from omnigraph.server.settings import DEFAULT_BIND, Limits, ServedGraph, ServerSettings, is_graph_id, parse_bind
+
+_KEYS: Final = ("version", "bind", "public_url", "hosts", "tokens", "limits", "graphs")
+_GRAPH_KEYS: Final = ("uri", "read_only", "storage_options")
+_VERSION: Final = 1
+
+
+def read_config(path: Path, environment: Mapping[str, str], actor: str | None = None) -> ServerSettings:
+    """Read the settings of a server from a file. Paths in it are relative to it."""
+    source = read_source(path, path.suffix)
+    if isinstance(source, Problem):
+        raise ConfigError([source])
+    reader = _ConfigReader(source, environment, path.resolve().parent)
+    settings = reader.read(actor)
+    if reader.yaml.problems or settings is None:
+        raise ConfigError(reader.yaml.problems)
+    return settings
+
+
+class _ConfigReader:
+    """Reads one file."""
+
+    def __init__(self, source: Source, environment: Mapping[str, str], folder: Path) -> None:
+        self.yaml = YamlReader(source, environment)
+        self._folder = folder
+
+    def read(self, actor: str | None) -> ServerSettings | None:
+        """Return the settings; what is wrong is among the problems."""
+        root = self.yaml.compose()
+        if root is None:
+            if not self.yaml.problems:
+                self.yaml.add_problem(codes.SYNTAX, "the file is empty", Span(0, 1), "add version: 1 and graphs:")
+            return None
+        found = self.yaml.read_fields(root, "the file", _KEYS, ("version", "graphs"))
+        if "version" in found and self.yaml.read_value(found["version"], "version") != _VERSION:
+            self._add_wrong(found["version"], f"version must be {_VERSION}")
+        return ServerSettings(
+            graphs=self._read_graphs(found.get("graphs")),
+            bind=self._read_bind(found.get("bind")),
+            tokens=self._read_path(found.get("tokens"), "tokens"),
+            actor=actor,
+            hosts=self._read_hosts(found),
+            limits=self._read_limits(found.get("limits")),
+        )
+
+    def _read_graphs(self, node: Node | None) -> tuple[ServedGraph, ...]:
+        graphs: list[ServedGraph] = []
+        for entry in [] if node is None else self.yaml.read_entries(node, "graphs"):
+            if not is_graph_id(entry.name):
+                hint = "use up to 64 letters, digits and -, and not 'policies'"
+                self.yaml.add_problem(codes.WRONG_VALUE, f"'{entry.name}' is no id of a graph", entry.span, hint)
+            what = f"graph '{entry.name}'"
+            found = self.yaml.read_fields(entry.value, what, _GRAPH_KEYS, ("uri",))
+            uri = None if "uri" not in found else self.yaml.read_text(found["uri"], f"uri of {what}")
+            is_read_only = self._read_flag(found.get("read_only"), f"read_only of {what}")
+            options = self._read_options(found.get("storage_options"), what)
+            if uri is not None:
+                place = uri.value if "://" in uri.value else str(self._folder / uri.value)
+                graphs.append(ServedGraph(entry.name, place, is_read_only, options))
+        if node is not None and not graphs and not self.yaml.problems:
+            self._add_wrong(node, "no graph is named")
+        return tuple(graphs)
+
+    def _read_options(self, node: Node | None, what: str) -> dict[str, str]:
+        entries = [] if node is None else self.yaml.read_entries(node, f"storage_options of {what}")
+        found = {entry.name: self.yaml.read_setting(entry.value, entry.name) for entry in entries}
+        return {name: text.value for name, text in found.items() if text is not None}
+
+    def _read_bind(self, node: Node | None) -> str:
+        text = None if node is None else self.yaml.read_text(node, "bind")
+        if text is None or node is None:
+            return DEFAULT_BIND
+        try:
+            parse_bind(text.value)
+        except ParameterError as error:
+            self._add_wrong(node, str(error))
+        return text.value
+
+    def _read_path(self, node: Node | None, what: str) -> Path | None:
+        text = None if node is None else self.yaml.read_text(node, what)
+        return None if text is None else self._folder / text.value
+
+    def _read_hosts(self, found: Mapping[str, Node]) -> tuple[str, ...]:
+        hosts: list[str] = []
+        if "hosts" in found:
+            texts = [self.yaml.read_text(each, "a host") for each in self.yaml.read_items(found["hosts"], "hosts")]
+            hosts += [text.value.lower() for text in texts if text is not None]
+        if "public_url" in found:
+            url = self.yaml.read_text(found["public_url"], "public_url")
+            host = None if url is None else urlsplit(url.value).hostname
+            if url is not None and host is None:
+                self._add_wrong(found["public_url"], "public_url is no URL such as https://graphs.example.org")
+            hosts += [] if host is None else [host]
+        return tuple(hosts)
+
+    def _read_limits(self, node: Node | None) -> Limits:
+        names = [each.name for each in fields(Limits)]
+        found = {} if node is None else self.yaml.read_fields(node, "limits", names)
+        values: dict[str, int | float] = {}
+        for name, each in found.items():
+            value = self.yaml.read_value(each, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+                self._add_wrong(each, f"'{name}' must be a number above 0")
+            else:
+                values[name] = value
+        return Limits(**cast("dict[str, int]", values))
+
+    def _read_flag(self, node: Node | None, what: str) -> bool:
+        value = False if node is None else self.yaml.read_value(node, what)
+        if node is not None and not isinstance(value, bool):
+            self._add_wrong(node, f"{what} must be true or false")
+        return value is True
+
+    def _add_wrong(self, node: Node, message: str) -> None:
+        self.yaml.add_problem(codes.WRONG_VALUE, message, node_span(node))

@@ -1,0 +1,199 @@
+"""``server.yaml``: many graphs, followed while the server runs; one bad graph or one bad edit harms no other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omnigraph.cli.app import main
+from omnigraph.errors import ConfigError
+from omnigraph.server import Limits, Role, create_token, read_config
+from omnigraph.server.hosting import UnopenedGraph
+from tests.server.client import Client, error_of, open_client
+
+CONFIG = """\
+version: 1
+bind: 127.0.0.1:9090
+public_url: https://graphs.example.org:8443/x
+hosts: [Inner.example.org]
+tokens: tokens.json
+limits: {rows: 2, read_seconds: 1.5}
+graphs:
+  one: {uri: one.og}
+  two: {uri: "${PLACE}/two.og", read_only: true, storage_options: {region: eu, retries: 3}}
+"""
+
+
+def write(folder: Path, text: str = CONFIG) -> Path:
+    path = folder / "server.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_every_key_of_the_file_is_read(tmp_path: Path) -> None:
+    settings = read_config(write(tmp_path), {"PLACE": "/data"}, "act-op")
+    assert settings.address == ("127.0.0.1", 9090)
+    assert settings.hosts == ("inner.example.org", "graphs.example.org")
+    assert (settings.tokens, settings.actor) == (tmp_path / "tokens.json", "act-op")
+    assert settings.limits == Limits(rows=2, read_seconds=1.5)
+    one, two = settings.graphs
+    assert (one.id, one.uri, one.read_only) == ("one", str(tmp_path / "one.og"), False)
+    assert (two.uri, two.read_only, two.storage_options) == ("/data/two.og", True, {"region": "eu", "retries": "3"})
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("", (1, 1), "the file is empty"),
+        (
+            "version: 1\ngraphs: {a: {uri: x}}\ntoken: t\n",
+            (3, 1),
+            "the file has no key 'token' | did you mean 'tokens'?",
+        ),
+        ("version: 2\ngraphs: {a: {uri: x}}\n", (1, 10), "version must be 1"),
+        ("version: 1\ngraphs: {}\n", (2, 9), "no graph is named"),
+        ("version: 1\n", (1, 1), "the file needs 'graphs'"),
+        ("version: 1\ngraphs:\n  a b: {uri: x}\n", (3, 3), "'a b' is no id of a graph"),
+        ("version: 1\ngraphs:\n  a: {url: x}\n", (3, 7), "graph 'a' has no key 'url' | did you mean 'uri'?"),
+        ("version: 1\ngraphs:\n  a: {uri: '${NOPE}'}\n", (3, 12), "the variable NOPE is not set"),
+        ("version: 1\nbind: here\ngraphs: {a: {uri: x}}\n", (2, 7), "cannot listen at 'here'"),
+        ("version: 1\nlimits: {rows: -1}\ngraphs: {a: {uri: x}}\n", (2, 16), "'rows' must be a number above 0"),
+        ("version: 1\npublic_url: x\ngraphs: {a: {uri: x}}\n", (2, 13), "public_url is no URL"),
+        ("version: 1\ngraphs: {a: {uri: x, read_only: 1}}\n", (2, 33), "read_only of graph 'a' must be true or false"),
+        ("a: [", (1, 4), ""),
+    ],
+)
+def test_a_problem_has_its_line_and_a_hint(tmp_path: Path, text: str, place: tuple[int, int], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_config(write(tmp_path, text), {})
+    found = [
+        (problem.position.line, problem.position.column, f"{problem.message} | {problem.hint}")
+        for problem in caught.value.problems
+    ]
+    assert any((line, column) == place and message in told for line, column, told in found), found
+
+
+def test_the_command_shows_all_problems_and_takes_no_second_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, "version: 3\nbnd: x\ngraphs: {a: {uri: x}}\n")
+    assert main(["serve", "--config", str(path)]) == 1
+    told = capsys.readouterr().err
+    assert "server.yaml:1:10" in told
+    assert "did you mean 'bind'?" in told
+    assert main(["serve", "--config", str(path), "--read-only"]) == 2
+    assert main(["serve", "--config", str(write(tmp_path, CONFIG.replace("127.0.0.1", "0.0.0.0")))]) == 1  # noqa: S104
+
+
+# --------------------------------------------------------------------------------------------- a running server
+
+
+@pytest.fixture
+def follow(
+    tmp_path: Path, graph_template: Path, runner: asyncio.Runner
+) -> Generator[Callable[[str], tuple[Client, Path]]]:
+    """Serve a file whose graph ``one`` exists and whose graph ``two`` does not yet."""
+    shutil.copytree(graph_template, tmp_path / "one.og")
+    clients: list[Client] = []
+
+    def start(text: str) -> tuple[Client, Path]:
+        path = write(tmp_path, text)
+        clients.append(open_client(read_config(path, os.environ), runner, lambda: read_config(path, os.environ)))
+        return clients[-1], path
+
+    yield start
+    for client in clients:
+        client.close()
+
+
+TWO = "version: 1\ngraphs:\n  one: {uri: one.og}\n  two: {uri: two.og}\n"
+
+
+def test_a_graph_that_cannot_be_opened_is_quarantined_alone_and_heals(
+    follow: Callable[[str], tuple[Client, Path]], graph_template: Path
+) -> None:
+    client, path = follow(TWO)
+    assert [each["state"] for each in client.ok("GET", "/graphs")["graphs"]] == ["serving", "quarantined"]
+    assert client.ok("GET", "/readyz")["graphs"] == {"serving": 1, "quarantined": 1}
+    answer = client.get("/graphs/two/snapshot")
+    assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (503, True)
+    assert error_of(answer)["type"] == "graph_unavailable"
+    assert str(path.parent) not in answer.text
+    assert client.get("/graphs/one/snapshot").status_code == 200
+    assert client.get("/graphs/default/snapshot").status_code == 404
+    client.hosting.retry_quarantined()
+    assert pause_of(client) == 1, "its turn has not come"
+    for pause in (2, 4):
+        come_due(client)
+        client.hosting.retry_quarantined()
+        assert pause_of(client) == pause
+    shutil.copytree(graph_template, path.parent / "two.og")
+    come_due(client)
+    client.hosting.retry_quarantined()
+    assert client.get("/graphs/two/snapshot").status_code == 200
+    assert client.ok("GET", "/readyz")["graphs"] == {"serving": 2, "quarantined": 0}
+
+
+def pause_of(client: Client) -> int:
+    return client.hosting.state.quarantined["two"].pause
+
+
+def come_due(client: Client) -> None:
+    state = client.hosting.state
+    due: dict[str, UnopenedGraph] = {name: replace(each, next_try=0) for name, each in state.quarantined.items()}
+    client.hosting.state = replace(state, quarantined=due)
+
+
+def test_an_edit_holds_for_the_next_request_and_a_wrong_one_changes_nothing(
+    follow: Callable[[str], tuple[Client, Path]], caplog: pytest.LogCaptureFixture
+) -> None:
+    client, path = follow("version: 1\ngraphs:\n  one: {uri: one.og}\n")
+    before = client.hosting.state.graphs["one"]
+    client.hosting.reload()
+    assert client.hosting.state.graphs["one"] is before
+    write(
+        path.parent,
+        "version: 1\nlimits: {rows: 1}\ngraphs:\n  one: {uri: one.og}\n  again: {uri: one.og, read_only: true}\n",
+    )
+    client.hosting.reload()
+    assert client.hosting.state.graphs["one"] is before, "a graph that did not change stays open"
+    assert client.ok("GET", "/graphs/again")["limits"]["rows"] == 1
+    assert client.send("GET", "/graphs/one/rows?type=Person").status_code == 413
+    write(path.parent, "version: 1\ngraphs: {one: {uri: one.og}\n")
+    client.hosting.reload()
+    assert client.ok("GET", "/readyz")["config_stale"] is True
+    assert client.ok("GET", "/graphs/again")["read_only"] is True
+    path.unlink()
+    client.hosting.reload()
+    assert client.ok("GET", "/graphs/one")["graph_id"] == "one"
+    write(path.parent, "version: 1\nbind: 127.0.0.1:1\ngraphs:\n  one: {uri: one.og}\n")
+    client.hosting.reload()
+    assert client.ok("GET", "/readyz")["config_stale"] is False
+    client.hosting.reload()
+    assert [record.getMessage() for record in caplog.records if "needs a restart" in record.getMessage()] == [
+        "'bind' changed to 127.0.0.1:1: it needs a restart"
+    ], "told once, not every second"
+    assert client.get("/graphs/again").status_code == 404
+    assert client.hosting.state.settings.bind == "127.0.0.1:8080", "it needs a restart"
+
+
+def test_a_new_tokens_file_holds_and_one_that_others_can_read_does_not(
+    follow: Callable[[str], tuple[Client, Path]],
+) -> None:
+    client, path = follow("version: 1\ngraphs:\n  one: {uri: one.og}\n")
+    tokens = path.parent / "tokens.json"
+    _, text = create_token(tokens, "act-ines", Role.READ, None, None)
+    tokens.chmod(0o644)
+    write(path.parent, "version: 1\ntokens: tokens.json\ngraphs:\n  one: {uri: one.og}\n")
+    client.hosting.reload()
+    assert client.get("/whoami").status_code == 200
+    tokens.chmod(0o600)
+    client.hosting.reload()
+    assert client.get("/whoami").status_code == 401
+    assert replace(client, token=text).ok("GET", "/whoami")["actor"] == "act-ines"
