@@ -14,9 +14,17 @@ import pytest
 
 from omnigraph.analytics import blocks
 from omnigraph.analytics.blocks import NumberedGraph, cut_block, split_rows
+from omnigraph.analytics.centrality import compute_betweenness
 from omnigraph.analytics.communities import propagate_labels
 from omnigraph.analytics.components import compute_cores, find_components
 from omnigraph.analytics.distances import measure_hops, measure_paths
+from omnigraph.analytics.likeness import (
+    LinkMetric,
+    SimilarityMetric,
+    embed_by_projection,
+    find_similar,
+    score_links,
+)
 from omnigraph.analytics.neighbourhoods import compute_clustering, count_triangles
 from omnigraph.analytics.ranking import compute_degrees, compute_pagerank
 from omnigraph.analytics.sparse import Numbers
@@ -183,6 +191,72 @@ def test_levels_and_distances(shape: str, sources: list[int]) -> None:
     for weighted, known in ((False, hops), (True, lightest)):
         found = measure_paths(graph_of(shape, weighted=weighted), given)
         assert {node: each for node, each in enumerate(found.tolist()) if each < np.inf} == known
+
+
+def test_betweenness(shape: str) -> None:
+    known = networkx.betweenness_centrality(networkx.DiGraph(peer_of(shape)), normalized=False)
+    found = compute_betweenness(graph_of(shape), None, 0).tolist()
+    assert found == pytest.approx([known[node] for node in range(len(known))])
+    assert compute_betweenness(graph_of(shape), 10**6, 7).tolist() == found
+
+
+def test_sampled_betweenness_is_seeded_and_scaled() -> None:
+    graph = graph_of("circle")
+    # From every node the same paths begin, so any sample tells the average.
+    found = [compute_betweenness(graph, 3, seed) for seed in (1, 1, 2)]
+    assert found[0].tolist() == found[1].tolist() != found[2].tolist()
+    assert [each.sum() for each in found] == pytest.approx([compute_betweenness(graph, None, 0).sum()] * 3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "top_k", "cutoff"), [("jaccard", 3, 0.0), ("overlap", 2, 0.5), ("jaccard", 99, 0.2)]
+)
+def test_similarity_is_as_defined(shape: str, metric: str, top_k: int, cutoff: float) -> None:
+    count, pairs = SHAPES[shape]
+    near: list[set[int]] = [{b for a, b in pairs if a == node} for node in range(count)]
+    known: list[tuple[int, int, float]] = []
+    for node in range(count):
+        scored: list[tuple[float, int]] = []
+        for other in range(count):
+            common = len(near[node] & near[other])
+            whole = len(near[node] | near[other]) if metric == "jaccard" else min(len(near[node]), len(near[other]))
+            if node != other and common and common / whole >= cutoff:
+                scored.append((-common / whole, other))
+        known += [(node, other, -score) for score, other in sorted(scored)[:top_k]]
+    found = find_similar(graph_of(shape), cast("SimilarityMetric", metric), top_k, cutoff)
+    assert list(zip(found.nodes.tolist(), found.others.tolist(), found.scores.tolist(), strict=True)) == known
+
+
+def test_link_scores(shape: str) -> None:
+    count, _ = SHAPES[shape]
+    if not count:
+        return
+    chance = np.random.default_rng(3)
+    pairs = [(int(a), int(b)) for a, b in chance.integers(0, count, (30, 2))]
+    pairs = [(a, b) for a, b in pairs if a != b] or [(0, 0)]
+    peer = simple_of(shape)
+    nodes, others = np.array(pairs).T
+    known = {
+        "common_neighbours": [float(len(list(networkx.common_neighbors(peer, a, b)))) for a, b in pairs],
+        "adamic_adar": [score for _, _, score in networkx.adamic_adar_index(peer, pairs)],
+        "preferential_attachment": [score for _, _, score in networkx.preferential_attachment(peer, pairs)],
+    }
+    for metric, scores in known.items():
+        found = score_links(graph_of(shape), nodes, others, cast("LinkMetric", metric))
+        assert found.tolist() == pytest.approx(scores)
+
+
+def test_vectors_are_seeded_and_near_for_nodes_of_one_group() -> None:
+    graph = graph_of("components", both=True)
+    vectors, again, other = (embed_by_projection(graph, 64, (0.0, 1.0, 1.0), seed) for seed in (1, 1, 2))
+    assert vectors.shape == (60, 64)
+    assert vectors.dtype == np.float32
+    assert vectors.tolist() == again.tolist() != other.tolist()
+    alike = vectors @ vectors.T
+    assert alike[0, 1] > 5 * abs(alike[0, 4])
+    # A node without edges has no direction.
+    assert not vectors[3].any()
+    assert embed_by_projection(graph_of("nothing"), 8, (1.0,), 0).shape == (0, 8)
 
 
 def test_results_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,11 +132,17 @@ def test_filters_leave_out_nodes_with_their_edges_and_edges(graph: Graph) -> Non
     assert values(far.degree()) == {"Port rot": 0}
     assert values(far.degree()) == {"Port rot": 0}
     nobody = graph.analytics.project(["Port"], ["Leg"], filters={"node:Port": {"size": -1}})
-    assert [len(run_algorithm(nobody, name, {})) for name in ALGORITHMS if not needs_source(name)] == [0] * 8
+    assert [len(run_algorithm(nobody, name, {})) for name in ALGORITHMS if not needs_nodes(name)] == [0] * 11
 
 
-def needs_source(name: str) -> bool:
-    return "source" in list_parameters(name)
+def needs_nodes(name: str) -> bool:
+    return not {"source", "pairs"}.isdisjoint(list_parameters(name))
+
+
+def nodes_for(name: str) -> dict[str, object]:
+    """The parameters that an algorithm cannot do without."""
+    known = {"source": "rot", "pairs": [("rot", "ham")]}
+    return {parameter: value for parameter, value in known.items() if parameter in list_parameters(name)}
 
 
 def test_a_branch_and_a_commit_are_seen(graph: Graph) -> None:
@@ -170,6 +176,21 @@ def test_personalized_ranks_prefer_what_is_near(graph: Graph) -> None:
     assert values(legs.pagerank(personalize=["ham", "rot"])) == values(
         legs.pagerank(personalize={"ham": 2, "rot": 2.0})
     )
+
+
+def test_pairs_are_rows_ordered_by_node_and_score(graph: Graph) -> None:
+    legs = graph.analytics.project(["Port"], ["Leg"], direction="both")
+    found = legs.similarity(top_k=1)
+    assert [tuple(row.values()) for row in found.rows] == [
+        ("Port", "ham", "Port", "osl", pytest.approx(1 / 3)),
+        ("Port", "osl", "Port", "ham", pytest.approx(1 / 3)),
+        ("Port", "rot", "Port", "ham", pytest.approx(1 / 3)),
+    ]
+    assert found.top(1).rows[0]["id"] == "ham"
+    given = graph.analytics.link_scores([(("Vessel", "vega"), ("Port", "ham"))], metric="preferential_attachment")
+    assert [tuple(row.values()) for row in given.rows] == [("Vessel", "vega", "Port", "ham", 4.0)]
+    with pytest.raises(ParameterError, match="no order"):
+        legs.embed_fastrp(dimension=4).top(1)
 
 
 def test_the_top_rows_are_those_with_the_largest_values(graph: Graph) -> None:
@@ -279,6 +300,18 @@ def test_a_wrong_projection_is_refused(graph: Graph, words: str) -> None:
         ("source: the projection has no Port 'x'", "shortest_paths", {"source": "x"}),
         ("source holds", "bfs", {"source": ("Vessel", "vega")}),
         ("'code': expected String, found a number", "bfs", {"source": [5.5]}),
+        ("samples is 0", "betweenness", {"samples": 0}),
+        ("seed is -1", "betweenness", {"seed": -1}),
+        ("metric is 'cosine'", "similarity", {"metric": "cosine"}),
+        ("top_k is 0", "similarity", {"top_k": 0}),
+        ("cutoff is 2.0", "similarity", {"cutoff": 2.0}),
+        ("metric is 'jaccard'", "link_scores", {"pairs": [("rot", "ham")], "metric": "jaccard"}),
+        ("pairs is not a list of pairs", "link_scores", {"pairs": ["rot"]}),
+        ("pairs is not a list of pairs", "link_scores", {"pairs": []}),
+        ("pairs: the projection has no Port 'x'", "link_scores", {"pairs": [("rot", "x")]}),
+        ("dimension is 0", "embed_fastrp", {"dimension": 0}),
+        ("weights has the weight -1", "embed_fastrp", {"weights": [-1]}),
+        (r"weights is \[\]", "embed_fastrp", {"weights": []}),
         ("bfs needs the parameter 'source'", "bfs", {}),
         ("bfs has no parameter 'sources'; bfs needs", "bfs", {"sources": "rot"}),
         ("wcc has no parameter 'iterations'", "wcc", {"iterations": 1}),
@@ -320,7 +353,7 @@ def test_more_nodes_than_can_be_numbered_are_refused(graph: Graph, monkeypatch: 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_deadlines_are_observed(graph: Graph, name: str) -> None:
-    parameters: dict[str, object] = {"source": "rot"} if needs_source(name) else {}
+    parameters = nodes_for(name)
     cancelled = Deadline()
     cancelled.cancel()
     legs = graph.analytics.project(["Port"], ["Leg"], weight="km")

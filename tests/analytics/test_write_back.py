@@ -105,6 +105,58 @@ def test_a_second_write_changes_only_what_is_new(graph: Graph) -> None:
         again.write("size")
 
 
+def test_pairs_become_edges(graph: Graph) -> None:
+    legs = graph.analytics.project(["Port"], ["Leg"], direction="both")
+    alike = legs.similarity(top_k=2)
+    expect(graph, ParameterError, "there is no edge type 'Alike'", lambda: alike.write(edge="Alike"))
+    expect(graph, ParameterError, "similarity gives pairs of nodes", lambda: alike.write("score"))
+    expect(graph, ParameterError, "pagerank gives one row", lambda: legs.pagerank().write(edge="Leg"))
+    expect(graph, ParameterError, "takes a property or an edge type", lambda: alike.write("score", edge="Leg"))
+    expect(graph, ParameterError, "Leg has no property 'score'", lambda: alike.write(edge="Leg"))
+    expect(graph, ParameterError, "lead from Berth to Port", lambda: alike.write(edge="At"))
+    expect(
+        graph,
+        ParameterError,
+        "'other_id' is no value",
+        lambda: alike.write(edge="Alike", column="other_id", create=True),
+    )
+    mixed = graph.analytics.project(direction="both").similarity()
+    expect(graph, ParameterError, "pairs of Berth, Port are no edges of one type", lambda: mixed.write(edge="Alike"))
+    alike.write(edge="Alike", create=True)
+
+    def edges() -> dict[object, object]:
+        return {(row["from"], row["to"]): row["score"] for row in graph.edges("Alike").to_arrow().to_pylist()}
+
+    assert edges() == {(row["id"], row["other_id"]): row["score"] for row in alike.rows}
+    assert graph.edges("Leg").to_arrow().num_rows == 3
+    (found,) = graph.analyses()
+    assert (found.written, found.is_stale) == (("Alike",), False)
+    first = graph.commits(limit=1)[0]
+    graph.load([{"edge": "Leg", "from": "lis", "to": "ham"}])
+    legs.similarity(top_k=2).write(edge="Alike")
+    assert ("lis", "osl") in edges()
+    # Edges between the same nodes are the same edges: those that stay as they are do not show.
+    changed = {each.id: each.op for each in graph.diff(first.id, "main", types=["Alike"]).entities()}
+    kept = {f'["{row["id"]}","{row["other_id"]}"]': row["score"] for row in alike.rows}
+    same = [name for name in kept if name not in changed]
+    assert same
+    assert {changed[name] for name in kept if name in changed} <= {"updated", "deleted"}
+    assert {op for name, op in changed.items() if name not in kept} == {"inserted"}
+    graph.load([{"edge": "At", "from": "b1", "to": "ham"}])
+    graph.apply_schema(graph.schema.text + "edge Friend: Port -> Port { score: F64? }\n")
+    graph.load([{"edge": "Friend", "from": "rot", "to": "lis"}])
+    expect(graph, ParameterError, "Friend has 1 edges that no analysis wrote", lambda: alike.write(edge="Friend"))
+    alike.write(edge="Friend", overwrite=True)
+    assert graph.edges("Friend").to_arrow().num_rows == len(alike)
+
+
+def test_vectors_are_written(graph: Graph) -> None:
+    vectors = graph.analytics.project(["Port"], ["Leg"]).embed_fastrp(dimension=4)
+    vectors.write("place_in_graph", create=True)
+    assert "place_in_graph: Vector(4)?" in graph.schema.text
+    assert column(graph, "place_in_graph") == {row["id"]: row["vector"] for row in vectors.rows}
+
+
 def test_analyses_are_listed_and_stale_ones_found(graph: Graph) -> None:
     assert graph.analyses() == []
     ports = graph.analytics.project(["Port"], ["Leg"])

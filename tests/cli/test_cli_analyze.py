@@ -86,7 +86,7 @@ def test_parameters_are_json_or_text(omnigraph: Command) -> None:
         (("bfs",), 1, "bfs needs the parameter 'source'"),
         (("bfs", "-p", "source"), 2, "-p takes NAME=VALUE"),
         (("wcc", "--json", "--format", "csv"), 2, "--json and --format csv cannot be used together"),
-        (("wcc", "--create"), 2, "need --write PROPERTY"),
+        (("wcc", "--create"), 2, "need --write or --write-edge"),
         (("wcc", "--write", "x", "--top", "3"), 2, "--top and --format are for rows"),
         (("wcc", "--timeout", "0.000001"), 1, "not done in 1e-06 s"),
     ],
@@ -119,6 +119,24 @@ def test_values_are_written_to_a_branch_and_their_state_is_told(omnigraph: Comma
     assert omnigraph(*words).code == 0
     again = omnigraph(*words)
     assert (again.code, "loaded before" in again.out) == (0, True)
+
+
+@pytest.mark.usefixtures("ports")
+def test_pairs_are_written_as_edges(omnigraph: Command) -> None:
+    words = ("analyze", "similarity", "--direction", "both", "--write-edge", "Alike", "--create", "--json")
+    answer = omnigraph(*words)
+    assert (answer.code, answer.json["edges"], answer.json["mode"]) == (0, {"Alike": 10}, "overwrite")
+    pairs = (
+        "analyze",
+        "link_scores",
+        "--edge",
+        "Leg",
+        "-p",
+        'pairs=[["rot", "osl"]]',
+        "-p",
+        "metric=common_neighbours",
+    )
+    assert omnigraph(*pairs, "--format", "csv").out == "type,id,other_type,other_id,score\nPort,rot,Port,osl,1.0\n"
 
 
 def test_the_algorithms_are_listed(omnigraph: Command) -> None:

@@ -14,6 +14,11 @@ class Algorithm:
     columns: tuple[str, ...]
     summary: str
 
+    @property
+    def value(self) -> str:
+        """The column that matters most: it is sorted by and written, unless another one is named."""
+        return "score" if "score" in self.columns else self.columns[0]
+
 
 ALGORITHMS: Final = {
     each.name: each
@@ -28,5 +33,9 @@ ALGORITHMS: Final = {
         Algorithm("kcore", ("core",), "core numbers"),
         Algorithm("bfs", ("distance",), "hops from one node or several"),
         Algorithm("shortest_paths", ("distance",), "the weight of the lightest path from one node or several"),
+        Algorithm("betweenness", ("centrality",), "how many shortest paths lead over each node"),
+        Algorithm("similarity", ("other_type", "other_id", "score"), "the nodes whose neighbours are most alike"),
+        Algorithm("link_scores", ("other_type", "other_id", "score"), "scores of pairs that may become edges"),
+        Algorithm("embed_fastrp", ("vector",), "vectors by fast random projection"),
     )
 }

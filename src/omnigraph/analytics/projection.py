@@ -6,15 +6,23 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.analytics.algorithms import ALGORITHMS
+from omnigraph.analytics.centrality import compute_betweenness
 from omnigraph.analytics.communities import propagate_labels
 from omnigraph.analytics.components import compute_cores, find_components
 from omnigraph.analytics.distances import UNREACHABLE, measure_hops, measure_paths
+from omnigraph.analytics.likeness import (
+    LinkMetric,
+    SimilarityMetric,
+    embed_by_projection,
+    find_similar,
+    score_links,
+)
 from omnigraph.analytics.neighbourhoods import compute_clustering, count_triangles
 from omnigraph.analytics.projected_graph import ProjectedGraph, load_projection
 from omnigraph.analytics.projection_spec import ProjectionPlan, ProjectionSpec, make_spec, plan_projection
@@ -35,6 +43,7 @@ from omnigraph.read.frames import Positions
 from omnigraph.read.rows import Filter
 from omnigraph.storage.columns import Values, take_where
 
+LARGEST_DIMENSION: Final = 4096
 NodeReference = str | Mapping[str, object] | Sequence[object] | int
 """One node by its id or key, where the projection has one node type, or by its type and id; or a list of them."""
 
@@ -155,6 +164,60 @@ class GraphProjection:
         distances = measure_paths(run.projected.graph, run.projected.locate("source", _list_nodes("source", source)))
         return run.finish(distance=pa.array(distances, mask=np.isinf(distances)))
 
+    def betweenness(self, *, samples: int | None = None, seed: int = 0, timeout: Timeout = None) -> AnalyticsResult:
+        """Return for each node its share of the shortest paths, by hops, between all ordered pairs of other nodes.
+
+        With ``samples``, paths from so many nodes are followed, drawn by chance, and the sum is scaled up.
+        """
+        if samples is not None and samples < 1:
+            raise ParameterError(f"samples is {samples}", hint="give the number of nodes to start from, at least 1")
+        _check_seed(seed)
+        run = self._begin("betweenness", {"samples": samples, "seed": seed})
+        return run.finish(centrality=compute_betweenness(run.projected.graph, samples, seed))
+
+    def similarity(
+        self, *, metric: str = "jaccard", top_k: int = 10, cutoff: float = 0.0, timeout: Timeout = None
+    ) -> AnalyticsResult:
+        """Return for each node the others whose out-neighbours are most alike, best first: a row for each pair."""
+        chosen = _check_word("metric", metric, SimilarityMetric)
+        if not 0 < top_k < 2**31:
+            raise ParameterError(f"top_k is {top_k}", hint="give the number of others for each node, at least 1")
+        _check_range("cutoff", cutoff, 0, 1)
+        run = self._begin("similarity", {"metric": metric, "top_k": top_k, "cutoff": cutoff})
+        pairs = find_similar(run.projected.graph, cast("SimilarityMetric", chosen), top_k, cutoff)
+        return run.finish_pairs(pairs.nodes, pairs.others, pairs.scores)
+
+    def link_scores(
+        self, pairs: Sequence[object], *, metric: str = "adamic_adar", timeout: Timeout = None
+    ) -> AnalyticsResult:
+        """Return a score for each given pair of nodes, by their common neighbours, in the order of the pairs."""
+        chosen = _check_word("metric", metric, LinkMetric)
+        ends = _split_pairs(pairs)
+        run = self._begin("link_scores", {"metric": metric, "pairs": len(ends)})
+        nodes, others = (run.projected.locate("pairs", [pair[end] for pair in ends]) for end in (0, 1))
+        scores = score_links(run.projected.graph, nodes, others, cast("LinkMetric", chosen))
+        return run.finish_pairs(nodes, others, scores)
+
+    def embed_fastrp(
+        self,
+        *,
+        dimension: int = 128,
+        weights: Sequence[float] = (0.0, 1.0, 1.0),
+        seed: int = 0,
+        timeout: Timeout = None,
+    ) -> AnalyticsResult:
+        """Return a vector for each node by fast random projection; ``weights`` are those of its rounds."""
+        if not 0 < dimension <= LARGEST_DIMENSION:
+            raise ParameterError(f"dimension is {dimension}", hint=f"give a number from 1 to {LARGEST_DIMENSION}")
+        rounds = [_to_weight("weights", each) for each in weights]
+        if not any(rounds):
+            raise ParameterError(f"weights is {list(weights)}", hint="give one for each round, not all of them 0")
+        _check_seed(seed)
+        run = self._begin("embed_fastrp", {"dimension": dimension, "weights": list[Json](rounds), "seed": seed})
+        vectors = embed_by_projection(run.projected.graph, dimension, tuple(rounds), seed)
+        flat = cast("pa.FloatArray", pa.array(vectors.ravel()))
+        return run.finish(vector=cast("Values", pa.FixedSizeListArray.from_arrays(flat, dimension)))
+
     # ----------------------------------------------------------------------------------------- running
 
     def _begin(self, algorithm: str, parameters: Mapping[str, Json]) -> _AlgorithmRun:
@@ -183,13 +246,24 @@ class _AlgorithmRun:
 
     def finish(self, **columns: Values | Positions | Numbers) -> AnalyticsResult:
         """Return the result: a row for each node, with these columns."""
+        return self._finish(self.projected.types, self.projected.ids, columns)
+
+    def finish_pairs(self, nodes: Positions, others: Positions, scores: Numbers) -> AnalyticsResult:
+        """Return the result: a row for each pair of nodes."""
+        types, ids = cast("Values", self.projected.types), self.projected.ids
+        columns = {"other_type": types.take(others), "other_id": ids.take(others), "score": scores}
+        return self._finish(types.take(nodes), ids.take(nodes), columns)
+
+    def _finish(
+        self, types: Values | pa.StringArray, ids: Values, columns: Mapping[str, Values | Positions | Numbers]
+    ) -> AnalyticsResult:
         check_deadline()
         from importlib.metadata import version
 
         values = [pa.array(column) if isinstance(column, np.ndarray) else column for column in columns.values()]
         names = ["type", "id", *columns]
         assert tuple(names[2:]) == ALGORITHMS[self.algorithm].columns
-        table = pa.table([self.projected.types, self.projected.ids, *values], names=names)
+        table = pa.table([types, ids, *values], names=names)
         projection: dict[str, Json] = {**self.plan.to_json(), "branch": self.snapshot.branch}
         provenance = Provenance(self.algorithm, self.parameters, projection, "local", version("omnigraph"))
         return AnalyticsResult(provenance, table, self.target, branch=self.snapshot.branch, commit=self.snapshot.commit)
@@ -209,6 +283,25 @@ def _check_range(name: str, value: float, least: float, most: float) -> None:
         raise ParameterError(f"{name} is {value}", hint=f"give a number from {least} to {most}")
 
 
+def _check_word(name: str, value: str, allowed: object) -> str:
+    words = cast("tuple[str, ...]", get_args(allowed))
+    if value not in words:
+        raise ParameterError(f"{name} is {value!r}", hint=f"use {', '.join(words)}")
+    return value
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise ParameterError(f"seed is {seed}", hint="give a number from 0 on")
+
+
+def _split_pairs(given: Sequence[object]) -> list[Sequence[object]]:
+    pairs = [cast("Sequence[object]", each) for each in given if isinstance(each, tuple | list)]
+    if len(pairs) < len(given) or any(len(pair) != 2 for pair in pairs) or not pairs:
+        raise ParameterError("pairs is not a list of pairs", hint='give pairs of nodes, such as [("a", "b")]')
+    return pairs
+
+
 def _check_iterations(iterations: int) -> None:
     if not 0 <= iterations < 2**31:
         raise ParameterError(f"iterations is {iterations}", hint="give the number of rounds")
@@ -226,7 +319,7 @@ def _make_teleport(projected: ProjectedGraph, given: NodeReference) -> Numbers:
     """Return the probability of each node to be jumped to."""
     if isinstance(given, Mapping):
         nodes: list[object] = list(given)
-        weights = [_to_weight(each) for each in given.values()]
+        weights = [_to_weight("personalize", each) for each in given.values()]
     else:
         nodes = _list_nodes("personalize", given)
         weights = [1.0] * len(nodes)
@@ -238,10 +331,10 @@ def _make_teleport(projected: ProjectedGraph, given: NodeReference) -> Numbers:
     return teleport / total
 
 
-def _to_weight(value: object) -> float:
+def _to_weight(name: str, value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return float(value)
-    raise ParameterError(f"personalize has the weight {value!r}", hint="weights are numbers that are not negative")
+    raise ParameterError(f"{name} has the weight {value!r}", hint="weights are numbers that are not negative")
 
 
 def _to_json(given: object) -> Json:

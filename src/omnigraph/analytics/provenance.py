@@ -135,7 +135,7 @@ def _is_stale(
     branch = str(projection.get("branch", commit.branch))
     with suppress(NotFound, HistoryGone):
         then, now = take_snapshot(manifest, branch, source), take_snapshot(manifest, branch)
-        own = {TableKey.of("node", each.partition(".")[0]) for each in written}
+        own = {TableKey.of("node" if "." in each else "edge", each.partition(".")[0]) for each in written}
         return any(_differs(key, then, now, is_own=key in own) for key in _list_tables(projection))
     return None
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.analytics.algorithms import ALGORITHMS
+from omnigraph.analytics.pair_writes import PairWrite, write_pairs
 from omnigraph.analytics.provenance import Provenance
-from omnigraph.analytics.write_back import ColumnWrite, WriteTarget, write_column
+from omnigraph.analytics.write_back import ColumnWrite, Destination, WriteTarget, write_column
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
 from omnigraph.errors import Json, ParameterError
@@ -16,6 +20,7 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.result import Result
 from omnigraph.read.rows import to_json_rows
+from omnigraph.storage.columns import column_of
 from omnigraph.write.load import LoadResult
 
 
@@ -53,6 +58,8 @@ class AnalyticsResult(Result):
             raise ParameterError(f"count is {count}", hint="give the number of rows")
         column = self._choose_column(by)
         table = self.to_arrow()
+        if pa.types.is_fixed_size_list(column_of(table, column).type):
+            raise ParameterError(f"'{column}' has vectors, which have no order", hint="take rows by their ids")
         # Rows are ordered by type and id already, and the sort is stable.
         order = pc.sort_indices(table, sort_keys=[(column, "descending")]).slice(0, count)
         top = table.take(order)
@@ -60,8 +67,9 @@ class AnalyticsResult(Result):
 
     def write(
         self,
-        property: str,  # noqa: A002  as the schema calls it
+        property: str | None = None,  # noqa: A002  as the schema calls it
         *,
+        edge: str | None = None,
         column: str | None = None,
         branch: str = MAIN,
         from_: Reference | None = None,
@@ -71,24 +79,33 @@ class AnalyticsResult(Result):
         actor: str | None = None,
         timeout: Timeout = None,  # noqa: ARG002  observe_timeouts takes it
     ) -> LoadResult:
-        """Write a column, by default the first, into a property of the nodes: one commit on a branch.
+        """Write a column into a property of the nodes, or pairs of nodes as edges of a type: one commit on a branch.
 
-        All other properties stay. The message of the commit says where the values come from. ``from_`` creates the
-        branch; ``create`` adds a property that the schema lacks, by a commit on main; ``overwrite`` allows to replace
-        values that no analysis wrote.
+        Without ``column``, the one that matters most. All other properties stay; edges replace all edges of their type.
+        The message of the commit says where the values come from. ``from_`` creates the branch; ``create`` adds what
+        the schema lacks, by a commit on main; ``overwrite`` allows to replace values that no analysis wrote.
         """
+        if (property is None) == (edge is None):
+            raise ParameterError("write takes a property or an edge type", hint='give "rank", or edge="SimilarTo"')
+        has_pairs = "other_id" in self.values
+        if has_pairs != (edge is not None):
+            what = "pairs of nodes" if has_pairs else "one row for each node"
+            hint = 'write it as edges: edge="SimilarTo"' if has_pairs else 'write it as a property: "rank"'
+            raise ParameterError(f"{self.algorithm} gives {what}", hint=hint)
         chosen = self._choose_column(column)
         if self.commit is None:
             raise ParameterError("the graph has no commits", hint="there is nothing to write")
         who = actor or self._target.actor
-        write = ColumnWrite(
-            self.to_arrow(), chosen, property, self.provenance, self.commit, branch, from_, message, who
-        )
-        return write_column(self._target, write, create=create, overwrite=overwrite)
+        destination = Destination(self.commit, branch, from_, message, who, create=create, overwrite=overwrite)
+        if edge is not None:
+            pairs = PairWrite(self.to_arrow(), chosen, edge, self.provenance, destination)
+            return write_pairs(self._target, pairs)
+        write = ColumnWrite(self.to_arrow(), chosen, cast(str, property), self.provenance, destination)
+        return write_column(self._target, write)
 
     def _choose_column(self, name: str | None) -> str:
-        """Return the column of a name, or the first one with values."""
-        column = self.values[0] if name is None else name
+        """Return the column of a name, or the one that matters most."""
+        column = ALGORITHMS[self.algorithm].value if name is None else name
         if column not in self.values:
             raise ParameterError(f"no column '{column}'", hint=suggest_name(column, self.values, "columns"))
         return column

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -23,9 +23,14 @@ from omnigraph.storage.columns import column_of, compute, to_list
 from omnigraph.storage.filters import ValueCondition
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaChangeOptions, apply_schema
-from omnigraph.write.load import LoadInput, LoadOptions, LoadResult, ignore_bytes, load
+from omnigraph.write.load import LoadInput, LoadMode, LoadOptions, LoadResult, ignore_bytes, load
 
-_SCALARS: Final = {pa.int64(): "I64", pa.float64(): "F64", pa.string(): "String", pa.large_string(): "String"}
+_SCALARS: Final[Mapping[pa.DataType, str]] = {
+    pa.int64(): "I64",
+    pa.float64(): "F64",
+    pa.string(): "String",
+    pa.large_string(): "String",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,20 @@ class WriteTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a result is written to, and what may be changed for it."""
+
+    source: Commit
+    """The commit that the result was computed on."""
+    branch: str
+    from_: Reference | None
+    message: str | None
+    actor: str | None
+    create: bool
+    overwrite: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnWrite:
     """One column of a result, and the property that it becomes."""
 
@@ -50,11 +69,7 @@ class ColumnWrite:
     column: str
     property_name: str
     provenance: Provenance
-    source: Commit
-    branch: str
-    from_: Reference | None
-    message: str | None
-    actor: str | None
+    to: Destination
 
     @property
     def types(self) -> list[str]:
@@ -69,23 +84,30 @@ class ColumnWrite:
     @property
     def declaration(self) -> str:
         """The line that declares the property."""
-        return f"{self.property_name}: {_SCALARS[self.table.schema.field(self.column).type]}?"
+        return f"{self.property_name}: {_type_text(column_of(self.table, self.column).type)}?"
 
 
-def write_column(target: WriteTarget, write: ColumnWrite, *, create: bool, overwrite: bool) -> LoadResult:
+def _type_text(type_: pa.DataType) -> str:
+    """Return the type of a property that holds the values."""
+    if isinstance(type_, pa.FixedSizeListType):
+        return f"Vector({type_.list_size})"
+    return _SCALARS[type_]
+
+
+def write_column(target: WriteTarget, write: ColumnWrite) -> LoadResult:
     """Write a column as one commit. What is refused is refused before anything is written."""
     target.check_writable()
     if not write.types:
         raise ParameterError("the result has no rows", hint="there is nothing to write")
     schema = load_current_schema(target.manifest)
     missing = _find_missing(schema, write)
-    if missing and not create:
+    if missing and not write.to.create:
         raise ParameterError(
             f"{' and '.join(missing)} {'have' if len(missing) > 1 else 'has'} no property '{write.property_name}'",
             hint=f"add the line {write.declaration} to the schema, or give create=True",
             details={"types": list[Json](missing), "declaration": write.declaration},
         )
-    if not overwrite:
+    if not write.to.overwrite:
         _refuse_edited(target.manifest, schema, write, [name for name in write.types if name not in missing])
     if missing:
         schema = _declare_properties(target.manifest, schema, write, missing)
@@ -100,7 +122,7 @@ def _find_missing(schema: Schema, write: ColumnWrite) -> list[str]:
 
 def _refuse_edited(manifest: Manifest, schema: Schema, write: ColumnWrite, types: Sequence[str]) -> None:
     """Refuse to replace values that no analysis of the branch wrote."""
-    basis = _find_basis(manifest, write)
+    basis = find_basis(manifest, write.to)
     if basis is None:
         return
     branch, at = basis
@@ -119,14 +141,14 @@ def _refuse_edited(manifest: Manifest, schema: Schema, write: ColumnWrite, types
         )
 
 
-def _find_basis(manifest: Manifest, write: ColumnWrite) -> tuple[str, Reference | None] | None:
+def find_basis(manifest: Manifest, to: Destination) -> tuple[str, Reference | None] | None:
     """Return the branch that is written to, or what it begins at; None if there is neither, which the load tells."""
     known = branch_names(manifest)
-    if write.branch in known:
-        return write.branch, None
-    if write.from_ is None:
+    if to.branch in known:
+        return to.branch, None
+    if to.from_ is None:
         return None
-    return (write.from_, None) if isinstance(write.from_, str) and write.from_ in known else (MAIN, write.from_)
+    return (to.from_, None) if isinstance(to.from_, str) and to.from_ in known else (MAIN, to.from_)
 
 
 def _has_values(snapshot: Snapshot, schema: Schema, name: str, property_: str) -> bool:
@@ -140,8 +162,12 @@ def _declare_properties(manifest: Manifest, schema: Schema, write: ColumnWrite, 
     text = schema.text
     for name in types:
         text = declare_property(text, name, write.declaration)
-    message = f"{write.property_name} for {write.provenance.algorithm}"
-    options = CommitOptions(MAIN, actor=write.actor, message=message)
+    return change_schema(manifest, text, f"{write.property_name} for {write.provenance.algorithm}", write.to.actor)
+
+
+def change_schema(manifest: Manifest, text: str, message: str, actor: str | None) -> Schema:
+    """Apply a schema on main, and return it."""
+    options = CommitOptions(MAIN, actor=actor, message=message)
     apply_schema(manifest, Source(text, "schema.pg"), SchemaChangeOptions(), options)
     return load_current_schema(manifest)
 
@@ -154,18 +180,34 @@ def _load_column(manifest: Manifest, schema: Schema, write: ColumnWrite) -> Load
     parts = {name: write.table.filter(_is_of_type(write.table, name)) for name in write.types}
     names = {"id": "id", write.column: write.property_name}
     rows = {name: part.select(list(names)).rename_columns(list(names.values())) for name, part in parts.items()}
-    message = write_trailers(write.message, write.provenance, write.source.id, write.written)
-    txn = (f"analytics:{','.join(write.written)}:{write.provenance.hash(write.column)}", write.source.manifest_version)
+    given = LoadInput(None, rows, {}, {}, {}, {}, ignore_bytes)
+    key = write.provenance.hash(write.column)
+    return load_result(manifest, schema, given, "update", write.provenance, key, write.written, write.to)
+
+
+def load_result(
+    manifest: Manifest,
+    schema: Schema,
+    given: LoadInput,
+    mode: LoadMode,
+    provenance: Provenance,
+    key: str,
+    written: Sequence[str],
+    to: Destination,
+) -> LoadResult:
+    """Load the rows of a result as one commit with its provenance, once for each source and ``key``."""
+    message = write_trailers(to.message, provenance, to.source.id, written)
+    txn = (f"analytics:{','.join(written)}:{key}", to.source.manifest_version)
     result = load(
         manifest,
         schema,
-        LoadInput(None, rows, {}, {}, {}, {}, ignore_bytes),
-        LoadOptions("update", from_branch=write.from_),
-        CommitOptions(write.branch, actor=write.actor, message=message, txn=txn),
+        given,
+        LoadOptions(mode, from_branch=to.from_),
+        CommitOptions(to.branch, actor=to.actor, message=message, txn=txn),
     )
     if result.replayed and result.commit is not None and result.commit.txn != txn:
         raise ParameterError(
-            f"'{write.branch}' has this result of a newer commit than {write.source.id} already",
+            f"'{to.branch}' has this result of a newer commit than {to.source.id} already",
             hint="compute it again on the newest commit",
             details={"commit": result.commit.id},
         )

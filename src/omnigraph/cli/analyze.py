@@ -16,7 +16,7 @@ from omnigraph.cli.session import session_of
 _LIST: Final = "list"
 _STATUS: Final = "status"
 _WORDS: Final = f"Its name; '{_LIST}' lists all of them, and '{_STATUS}' what was written on a branch."
-_NODES: Final = ("source", "personalize")
+_NODES: Final = ("source", "personalize", "pairs")
 """Parameters that name nodes: a text is an id, even if it looks like a number."""
 
 
@@ -51,6 +51,10 @@ def analyze(
             help="Write the values into this property, as one commit.",
             show_default=False,
         ),
+    ] = None,
+    edge_type: Annotated[
+        str | None,
+        typer.Option("--write-edge", metavar="TYPE", help="Write pairs of nodes as edges.", show_default=False),
     ] = None,
     column: Annotated[
         str | None,
@@ -87,9 +91,10 @@ def analyze(
         with session.open("ro") as graph:
             session.output.show(AnalysisListing(branch, graph.analyses(branch)))
         return 0
-    if property_ is None and (create or overwrite or column or from_ or message or target != "main"):
-        raise typer.TyperException("--column, --to, --from, --create, --overwrite and -m need --write PROPERTY")
-    if property_ is not None and (top is not None or form is not None):
+    is_written = property_ is not None or edge_type is not None
+    if not is_written and (create or overwrite or column or from_ or message or target != "main"):
+        raise typer.TyperException("--column, --to, --from, --create, --overwrite and -m need --write or --write-edge")
+    if is_written and (top is not None or form is not None):
         raise typer.TyperException("--top and --format are for rows; --write shows none")
     if session.output.is_json and form not in (None, "json"):
         raise typer.TyperException(f"--json and --format {form} cannot be used together")
@@ -98,16 +103,17 @@ def analyze(
 
     given = read_parameters(pairs or (), None, None).texts
     parameters = {name: _parse_value(name, text) for name, text in given.items()}
-    if property_ is not None:
-        session.output.say(f"writing {property_} on branch {target} in {session.target()}")
-    with session.open("ro" if property_ is None else "rw") as graph:
+    if is_written:
+        session.output.say(f"writing {property_ or edge_type} on branch {target} in {session.target()}")
+    with session.open("rw" if is_written else "ro") as graph:
         projection = graph.analytics.project(nodes, edges, weight=weight, direction=direction, branch=branch, at=at)
         result = run_algorithm(projection, algorithm, parameters)
-        if property_ is None:
+        if not is_written:
             session.output.show(QueryRows(result if top is None else result.top(top), form or "table"))
             return 0
         loaded = result.write(
             property_,
+            edge=edge_type,
             column=column,
             branch=target,
             from_=from_,
