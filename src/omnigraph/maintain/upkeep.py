@@ -22,7 +22,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage.table_upkeep import MANY_SMALL_FRAGMENTS, list_crowded_sizes, plan_tail_compaction
+from omnigraph.storage.table_upkeep import MANY_SMALL_FRAGMENTS, TAIL_SIZES, list_crowded_sizes, plan_tail_compaction
 from omnigraph.write.commit import CommitOptions, commit_operation
 from omnigraph.write.indexes import ExtendIndexesOperation, list_required_indexes
 
@@ -41,11 +41,20 @@ def do_upkeep(manifest: Manifest, branch: str) -> frozenset[str]:
         return frozenset(crowded)
     schema = load_current_schema(manifest)
     options = CommitOptions(branch, schema.hash)
-    compaction = CompactionOperation(crowded, plan=plan_tail_compaction)
-    commit_operation(manifest, compaction, _with_message(options, "merge small fragments"))
+    remaining = _merge_fragments(manifest, crowded, _with_message(options, "merge small fragments"))
     required = list_required_indexes(schema.catalog, crowded)
     commit_operation(manifest, ExtendIndexesOperation(required), _with_message(options, "extend indexes"))
-    return frozenset(_list_crowded(take_snapshot(manifest, branch), crowded))
+    return frozenset(remaining)
+
+
+def _merge_fragments(manifest: Manifest, table_keys: tuple[str, ...], options: CommitOptions) -> tuple[str, ...]:
+    """Merge small fragments, and what is merged once more if there is much of it. Return what stays crowded."""
+    for _ in TAIL_SIZES:
+        result = commit_operation(manifest, CompactionOperation(table_keys, plan=plan_tail_compaction), options)
+        table_keys = _list_crowded(take_snapshot(manifest, options.branch), table_keys)
+        if result.commit is None or not table_keys:
+            break
+    return table_keys
 
 
 def _with_message(options: CommitOptions, message: str) -> CommitOptions:

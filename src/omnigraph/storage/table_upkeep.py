@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, Protocol, cast
 
 from lance.dataset import Index as Segment
@@ -178,16 +178,24 @@ def plan_tail_compaction(table: Table) -> tuple[CompactionTask, ...]:
 def list_crowded_sizes(table: Table) -> list[int]:
     """Return the sizes below which a table has so many small fragments that it is time to merge them."""
     rows = tuple(table.fragment_rows().values())
-    return [size for size in TAIL_SIZES if _count_mergeable(rows, size) >= MANY_SMALL_FRAGMENTS]
+    return [
+        size
+        for smaller, size in pairwise((0, *TAIL_SIZES))
+        if _count_mergeable(rows, smaller, size) >= MANY_SMALL_FRAGMENTS
+    ]
 
 
 def _count_bytes(fragment: LanceFragment) -> int:
     return sum(file.file_size_bytes or _MAX_TAIL_BYTES for file in fragment.metadata.files)
 
 
-def _count_mergeable(rows: Iterable[int], size: int) -> int:
-    """Return how many fragments follow a small one and are small too: only neighbours can be merged."""
-    return sum(before < size and after < size for before, after in pairwise(rows))
+def _count_mergeable(rows: Iterable[int], smaller: int, size: int) -> int:
+    """Return how many fragments would be saved by merging those of a size: only neighbours can be merged.
+
+    Smaller ones do not count: for their sake the larger ones beside them are not written again.
+    """
+    runs = (run for is_small, run in groupby(rows, lambda each: each < size) if is_small)
+    return sum(max(0, sum(each >= smaller for each in run) - 1) for run in runs)
 
 
 def _plan(table: Table, options: CompactionOptions) -> tuple[CompactionTask, ...]:
