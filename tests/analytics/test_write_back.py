@@ -180,6 +180,27 @@ def test_analyses_are_listed_and_stale_ones_found(graph: Graph) -> None:
     assert [each.is_stale for each in graph.analyses()] == [True]
 
 
+def test_only_what_a_projection_looks_at_makes_an_analysis_stale(graph: Graph) -> None:
+    weigh = "query q($km: F64) { match { $a: Port  $a $e:leg $b } update $e set { km: $km } }"
+    graph.mutate(weigh, params={"km": 1.0})
+    legs = graph.analytics.project(["Port"], ["Leg"])
+    legs.pagerank().write("score")
+    graph.analytics.project(["Port"], ["Leg"], weight="km").shortest_paths("rot").write("km_from_rot", create=True)
+    graph.analytics.project(["Port"], ["Leg"], filters={"Port": [("size", ">", 1)]}).degree().write("deg", create=True)
+
+    def stale() -> dict[str, bool | None]:
+        return {each.written[0].partition(".")[2]: each.is_stale for each in graph.analyses()}
+
+    assert stale() == {"deg": False, "score": False, "km_from_rot": False}
+    graph.optimize()
+    graph.mutate('query q() { update Port set { place: "sea" } where code = "rot" }')
+    assert stale() == {"deg": True, "score": False, "km_from_rot": False}
+    graph.mutate(weigh, params={"km": 2.0})
+    assert stale() == {"deg": True, "score": False, "km_from_rot": True}
+    graph.mutate("query q() { match { $a: Port  $a $e:leg $b } delete $e }")
+    assert stale() == {"deg": True, "score": True, "km_from_rot": True}
+
+
 def test_analyses_on_a_branch_compare_with_the_branch_they_were_computed_on(graph: Graph) -> None:
     graph.create_branch("review")
     graph.analytics.project(["Port"], ["Leg"]).pagerank().write("score", branch="review")

@@ -9,16 +9,23 @@ from hashlib import blake2b
 from typing import Final, cast
 
 import orjson
+import pyarrow as pa
 
 from omnigraph.errors import HistoryGone, Json, NotFound
-from omnigraph.language.schema import TableKey
+from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, list_commits
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.changes import compare_values, read_changes
+from omnigraph.read.rows import value_columns_of
+from omnigraph.storage.columns import column_of
 
 _NAMES: Final = ("Algorithm", "Parameters", "Projection", "Source", "Engine", "Version", "Written")
 """The trailers, one on each line at the end of a message."""
+
+
+_ENDS: Final = ("src", "dst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +134,16 @@ def _parse_trailers(trailers: Mapping[str, str]) -> Provenance | None:
 def _is_stale(
     manifest: Manifest, commit: Commit, provenance: Provenance, source: str, written: list[str]
 ) -> bool | None:
-    """Whether a table of the projection has another version on its branch now than where it was computed.
+    """Whether the rows that a projection looks at are others on its branch now than where it was computed.
 
-    Its own commit, and the merge of it, changes the tables that it was written to: of those the rows are counted.
+    Tables of the same version are not opened; of the others only rows that can differ are read, so that neither upkeep
+    nor the commit of the analysis itself makes it stale.
     """
     projection = provenance.projection
     branch = str(projection.get("branch", commit.branch))
     with suppress(NotFound, HistoryGone):
         then, now = take_snapshot(manifest, branch, source), take_snapshot(manifest, branch)
-        own = {TableKey.of("node" if "." in each else "edge", each.partition(".")[0]) for each in written}
-        return any(_differs(key, then, now, is_own=key in own) for key in _list_tables(projection))
+        return any(_has_changed(key, then, now, projection, written) for key in _list_tables(projection))
     return None
 
 
@@ -146,10 +153,32 @@ def _list_tables(projection: Mapping[str, Json]) -> Iterator[str]:
             yield TableKey.of(kind, str(name))
 
 
-def _differs(key: str, then: Snapshot, now: Snapshot, *, is_own: bool) -> bool:
-    before, after = then.pins.get(key), now.pins.get(key)
+def _has_changed(key: str, then: Snapshot, now: Snapshot, projection: Mapping[str, Json], written: list[str]) -> bool:
+    before, after = then.catalog().find_type(key), now.catalog().find_type(key)
     if before is None or after is None:
-        return before is not after
-    if is_own:
-        return before.row_count != after.row_count
-    return (before.version, before.branch) != (after.version, after.branch)
+        return True
+    if after.name in written and isinstance(after, EdgeType):
+        # Its own edges.
+        return False
+    columns = _list_columns(after, projection, written)
+    if not {*columns, *_ENDS}.issubset({*before.properties, *_ENDS}):
+        return True
+    return any(
+        part.num_rows and (part.before is None or part.after is None or _differ(part.before, part.after, columns))
+        for parts in read_changes(then, now, key, ["id", *columns])
+        for part in parts
+    )
+
+
+def _list_columns(type_: NodeType | EdgeType, projection: Mapping[str, Json], written: list[str]) -> list[str]:
+    """Return the columns whose values matter: the ends and the weight of an edge, or all if there is a filter."""
+    filters = projection.get("filters")
+    if isinstance(filters, dict) and not {type_.name, str(type_.table_key)}.isdisjoint(filters):
+        own = {each.partition(".")[2] for each in written if each.partition(".")[0] == type_.name}
+        return [name for name in value_columns_of(type_) if name != "id" and name not in own]
+    weight = projection.get("weight")
+    return [*_ENDS, *([str(weight)] if weight is not None else [])] if isinstance(type_, EdgeType) else []
+
+
+def _differ(before: pa.RecordBatch, after: pa.RecordBatch, columns: list[str]) -> bool:
+    return any(not compare_values(column_of(before, name), column_of(after, name)).all() for name in columns)
