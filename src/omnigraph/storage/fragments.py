@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
 from omnigraph.storage.columns import Rows, column_of
-from omnigraph.storage.lance_internals import DeletionFile, read_deletions
+from omnigraph.storage.lance_internals import DeletionFile, identify_data_file, read_deletions
 from omnigraph.storage.table import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
@@ -56,7 +56,7 @@ def list_fragments(table: Table) -> tuple[TableFragment, ...]:
 
 
 def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> TableFragment:
-    files = (*(f"{file.path} {file.fields}" for file in found.files), *(repr(each) for each in found.overlays or ()))
+    files = (*map(identify_data_file, found.files), *(repr(each) for each in found.overlays or ()))
     deletions = found.deletion_file
     if deletions is None:
         return TableFragment(found.id, files, None, found.num_rows)

@@ -21,7 +21,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import entity_sets
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import read_contents
-from omnigraph.read.frames.entity_sets import FullTable, PartialTable, is_loaded, open_full_table
+from omnigraph.read.frames.entity_sets import FullTable, PartialTable, open_full_table
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.frames.lookup import SortedTexts, find_positions, sort_texts
 from omnigraph.storage.columns import Values, to_list
@@ -106,11 +106,10 @@ def test_few_values_are_fetched_alone_until_that_has_cost_as_much_as_the_column(
 
 
 def test_whether_a_table_is_loaded(graph: Graph, cache: Cache) -> None:
-    snapshot = graph.snapshot()
-    assert not is_loaded(snapshot, "node:Person", cache)
+    assert not whole(graph, cache).is_loaded()
     whole(graph, cache).locate(texts("p1"))
-    assert is_loaded(snapshot, "node:Person", cache)
-    assert is_loaded(snapshot, "node:City", cache)
+    assert whole(graph, cache).is_loaded()
+    assert whole(graph, cache, name="City").is_loaded()
 
 
 def test_a_table_that_is_not_there_yet_is_empty(graph: Graph, cache: Cache) -> None:

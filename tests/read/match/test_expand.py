@@ -18,8 +18,9 @@ from omnigraph.language.query.plan.operators import Connect, ConnectEdges, Cross
 from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection
 from omnigraph.read.frames import entity_sets
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.frames.entity_sets import PartialTable, QueryTables, Strategy
+from omnigraph.read.frames.entity_sets import PartialTable
 from omnigraph.read.frames.frame import EntityColumn, EntitySet, Frame, Mask, Positions
+from omnigraph.read.frames.query_tables import QueryTables, Strategy
 from omnigraph.read.match import bound_pairs, walk_context
 from omnigraph.read.match import strategy as strategies
 from omnigraph.read.match.bound_pairs import make_edge_finder

@@ -4,6 +4,7 @@ Ids are strings outside and dense integers in here. The cache of this room is al
 runs, under one budget.
 """
 
+from omnigraph.read.frames.bases import list_bases, note_base
 from omnigraph.read.frames.cache import Cache, shared_cache
 from omnigraph.read.frames.comparisons import match_pattern
 from omnigraph.read.frames.contents import TableContents, read_contents
@@ -11,10 +12,7 @@ from omnigraph.read.frames.entity_sets import (
     FEW_ROWS,
     FullTable,
     PartialTable,
-    QueryTables,
     SkiRental,
-    Strategy,
-    is_loaded,
     lookup_rows,
     open_full_table,
 )
@@ -27,6 +25,7 @@ from omnigraph.read.frames.evaluation import (
     evaluate_predicate,
     fold_constants,
 )
+from omnigraph.read.frames.extended_table import ExtendedTable, WholeTable, base_of, extend_table, open_node_table
 from omnigraph.read.frames.frame import (
     EntityColumn,
     EntitySet,
@@ -43,6 +42,8 @@ from omnigraph.read.frames.kernels import convert_number
 from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions
 from omnigraph.read.frames.paths import FindEdges, PathForest, PathSet, make_chains, make_paths
 from omnigraph.read.frames.pushdown import to_condition
+from omnigraph.read.frames.query_tables import QueryTables, Strategy
+from omnigraph.read.frames.version_delta import VersionDelta
 
 __all__ = [
     "FEW_ROWS",
@@ -52,6 +53,7 @@ __all__ = [
     "EntityColumn",
     "EntitySet",
     "EvaluationContext",
+    "ExtendedTable",
     "FindEdges",
     "Frame",
     "FullTable",
@@ -66,23 +68,29 @@ __all__ = [
     "SkiRental",
     "Strategy",
     "TableContents",
+    "VersionDelta",
+    "WholeTable",
     "arrow_type_of",
+    "base_of",
     "concat_frames",
     "convert_number",
     "empty_positions",
     "evaluate",
     "evaluate_constant",
     "evaluate_predicate",
+    "extend_table",
     "find_positions",
     "fold_constants",
     "frame_of_columns",
-    "is_loaded",
+    "list_bases",
     "lookup_rows",
     "make_chains",
     "make_paths",
     "match_pattern",
+    "note_base",
     "number_tuples",
     "open_full_table",
+    "open_node_table",
     "read_contents",
     "shared_cache",
     "to_condition",

@@ -90,6 +90,13 @@ class Cache:
                 _, (_, freed) = self._entries.popitem(last=False)
                 self._nbytes -= freed
 
+    def replace(self, key: Hashable, value: object, nbytes: int) -> None:
+        """Set the value of a key, whether it has one or not."""
+        with self._lock:
+            _, freed = self._entries.pop(key, (None, 0))
+            self._nbytes -= freed
+        self._keep(key, value, nbytes)
+
     def peek(self, key: Hashable) -> object | None:
         """Return the value of a key or None. This does not count as a use."""
         with self._lock:

@@ -28,7 +28,14 @@ class FragmentContents:
 
     fragment: int
     files: tuple[str, ...]
+    deletions: str | None
     num_rows: int
+    source: TableFragment = field(compare=False, repr=False)
+    """The fragment in the table that this was read from. In a copy of the graph it lies elsewhere."""
+
+    def has_files_of(self, other: FragmentContents) -> bool:
+        """Whether both hold the same rows, apart from those that are deleted."""
+        return (self.fragment, self.files) == (other.fragment, other.files)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,5 +120,4 @@ def _read_table(table_key: str, table: Table) -> TableContents:
 
 
 def _to_contents(fragment: TableFragment) -> FragmentContents:
-    deletions = () if fragment.deletions is None else (fragment.deletions,)
-    return FragmentContents(fragment.id, (*fragment.files, *deletions), fragment.num_rows)
+    return FragmentContents(fragment.id, fragment.files, fragment.deletions, fragment.num_rows, fragment)

@@ -7,8 +7,7 @@ queries; a partial table belongs to one query.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, cast
 
@@ -16,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import StorageError
-from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.frames.bases import note_base
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import TableContents, read_contents
 from omnigraph.read.frames.frame import Positions
@@ -78,10 +78,10 @@ class FullTable:
     ) -> None:
         self.contents = contents
         self._num_rows = contents.num_rows
-        self._type = type_
+        self.type = type_
+        self.open_table = open_table
         self._key_column = _single_key_column(type_)
         self._cache = cache
-        self._open_table = open_table
 
     @property
     def table_key(self) -> str:
@@ -107,11 +107,23 @@ class FullTable:
 
     def take_values(self, column: str, positions: Positions) -> Values:
         """Return the values of a property at some positions. Few rows of a column that is not loaded are fetched."""
-        type_ = _type_of(self._schema, column)
+        type_ = type_of(self.schema, column)
         is_cached = self._cache.peek(self._cache_key(column)) is not None
         if not is_cached and len(positions) and self._should_fetch_rows(column, len(positions)):
             return self._fetch_rows(column, positions, type_)
-        return _cast(self.load_column(column).take(positions), type_)
+        return cast_values(self.load_column(column).take(positions), type_)
+
+    def all_positions(self) -> Positions:
+        """Return the positions of all rows."""
+        return np.arange(self._num_rows)
+
+    def is_loaded(self) -> bool:
+        """Whether the ids are in the cache."""
+        return not self.contents.fragments or self._cache.peek(_ids_key(self.contents)) is not None
+
+    def loaded_columns(self) -> list[str]:
+        """Return the columns that are in the cache."""
+        return [name for name in self.schema.names if self._cache.peek(self._cache_key(name)) is not None]
 
     def load_column(self, column: str) -> Values:
         """Load a whole column into the cache, and return it."""
@@ -122,7 +134,11 @@ class FullTable:
     def rank_ids(self) -> Positions:
         """Return the rank of each id among all, by their bytes; it is kept in the cache."""
         key = (self.contents, "ranks of ids")
-        return self._cache.get_or_make(key, lambda: _rank_texts(self.load_column("id")), lambda made: made.nbytes)
+        return self._cache.get_or_make(key, lambda: self._load_order().rank_texts(), lambda made: made.nbytes)
+
+    def count_ids_below(self, texts: Values) -> Positions:
+        """Return for each text how many ids are smaller."""
+        return self._load_order().count_below(texts)
 
     def locate(self, ids: Values | pa.StringArray | ChunkedValues) -> Positions:
         """Return the position of each id, -1 if the table does not have it."""
@@ -133,10 +149,10 @@ class FullTable:
         if len(texts) * _FEW > self._num_rows:
             return find_positions(texts, all_ids).astype(np.int64)
         few = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-        order = self._find_order(all_ids)
+        order = self._find_order()
         return _locate_few(few, all_ids) if order is None else order.locate(few)
 
-    def _find_order(self, all_ids: Values) -> SortedTexts | None:
+    def _find_order(self) -> SortedTexts | None:
         """Return the sorted ids, once searching them unsorted has cost as much as sorting."""
         key = (self.contents, "order")
         order = cast("SortedTexts | None", self._cache.peek(key))
@@ -145,7 +161,11 @@ class FullTable:
             rental.pay(self._num_rows * _SCAN_SECONDS)
             if not rental.covers(self._num_rows * _SORT_SECONDS):
                 return None
-        return self._cache.get_or_make(key, lambda: sort_texts(all_ids), lambda made: made.nbytes)
+        return self._load_order()
+
+    def _load_order(self) -> SortedTexts:
+        key = (self.contents, "order")
+        return self._cache.get_or_make(key, lambda: sort_texts(self.load_column("id")), lambda made: made.nbytes)
 
     def _rental_of(self, purpose: str) -> SkiRental:
         return self._cache.get_or_make((self.contents, "rental", purpose), SkiRental, lambda _: 100)
@@ -155,18 +175,19 @@ class FullTable:
         return cast("Values | None", self._cache.peek(_ids_key(older)))
 
     @cached_property
-    def _schema(self) -> pa.Schema:
-        return arrow_schema(self._type)
+    def schema(self) -> pa.Schema:
+        """The columns as the schema of the graph declares them."""
+        return arrow_schema(self.type)
 
     def _cache_key(self, column: str) -> ColumnCacheKey:
         if column == "id":
             return _ids_key(self.contents)
-        return ColumnCacheKey(self.contents, column, str(_type_of(self._schema, column)))
+        return ColumnCacheKey(self.contents, column, str(type_of(self.schema, column)))
 
     def _should_fetch_rows(self, column: str, count: int) -> bool:
         fetch_seconds = _FETCH_SECONDS[0] + count * _FETCH_SECONDS[1]
         per_call, per_row, per_byte = _READ_SECONDS
-        width = _estimate_width(_type_of(self._schema, column))
+        width = _estimate_width(type_of(self.schema, column))
         read_seconds = per_call + self._num_rows * (per_row + width * per_byte)
         if fetch_seconds >= read_seconds:
             return False
@@ -175,29 +196,32 @@ class FullTable:
         return not rental.covers(read_seconds)
 
     def _fetch_rows(self, column: str, positions: Positions, type_: pa.DataType) -> Values:
-        table = self._open_table()
+        table = self.open_table()
         if column not in table.schema.names:
-            return fill_missing_column(self._type, table.lag, column, len(positions))
+            return fill_missing_column(self.type, table.lag, column, len(positions))
         distinct, numbers = np.unique(positions, return_inverse=True)
         with table.reading():
             found = table.dataset.take(cast("Values", pa.array(distinct)), columns=[column])
-        return _cast(column_of(found, column), type_).take(numbers)
+        return cast_values(column_of(found, column), type_).take(numbers)
 
     def _read_column(self, column: str) -> Values:
-        type_ = _type_of(self._schema, column)
+        type_ = type_of(self.schema, column)
         older, values = self._find_older_column(self._cache_key(column))
         added = self._scan_column(column, older)
         chunks = [] if values is None else [values]
+        if column == "id" and self.contents.fragments:
+            opened = self.open_table()
+            note_base(FullTable(self.contents, self.type, self._cache, lambda: opened), self._cache)
         return _combine_chunks([*chunks, *added.chunks], type_)
 
     def _scan_column(self, column: str, since: TableContents | None) -> ChunkedValues:
         """Read a column of all rows, or of the rows that were added to older contents."""
         count = self.contents.num_rows - (0 if since is None else since.num_rows)
         if not count:
-            return pa.chunked_array([_empty_column(_type_of(self._schema, column))])
-        table = self._open_table()
+            return pa.chunked_array([_empty_column(type_of(self.schema, column))])
+        table = self.open_table()
         if column not in table.schema.names:
-            return pa.chunked_array([fill_missing_column(self._type, table.lag, column, count)])
+            return pa.chunked_array([fill_missing_column(self.type, table.lag, column, count)])
         after = None if since is None else since.newest_fragment
         return cast("ChunkedValues", table.scan([column], after_fragment=after).read_all()[column])
 
@@ -232,12 +256,6 @@ def open_full_table(snapshot: Snapshot, table_key: str, type_: NodeType | EdgeTy
     return FullTable(read_contents(snapshot, table_key, cache), type_, cache, lambda: snapshot.table(table_key))
 
 
-def is_loaded(snapshot: Snapshot, table_key: str, cache: Cache) -> bool:
-    """Whether the ids of a table are in the cache."""
-    contents = read_contents(snapshot, table_key, cache)
-    return not contents.fragments or cache.peek(_ids_key(contents)) is not None
-
-
 def _ids_key(contents: TableContents) -> ColumnCacheKey:
     return ColumnCacheKey(contents, "id", "string")
 
@@ -246,7 +264,7 @@ def _combine_chunks(chunks: Sequence[Values], type_: pa.DataType) -> Values:
     """Combine chunks into one array, with 64-bit offsets if its texts are too large for 32 bits."""
     if pa.types.is_string(type_) and sum(chunk.nbytes for chunk in chunks) > _LARGEST_TEXT_COLUMN:
         type_ = pa.large_string()
-    return pa.concat_arrays([_empty_column(type_), *(_cast(chunk, type_) for chunk in chunks)])
+    return pa.concat_arrays([_empty_column(type_), *(cast_values(chunk, type_) for chunk in chunks)])
 
 
 def _single_key_column(type_: NodeType | EdgeType) -> str | None:
@@ -258,11 +276,13 @@ def _empty_column(type_: pa.DataType) -> Values:
     return make_nulls(0, type_)
 
 
-def _cast(values: Values, type_: pa.DataType) -> Values:
+def cast_values(values: Values, type_: pa.DataType) -> Values:
+    """Return values in another type, unless they have it."""
     return values if values.type == type_ else values.cast(type_)
 
 
-def _type_of(schema: pa.Schema, column: str) -> pa.DataType:
+def type_of(schema: pa.Schema, column: str) -> pa.DataType:
+    """Return the type of a column."""
     return cast("pa.DataType", schema.field(column).type)
 
 
@@ -271,13 +291,6 @@ def _estimate_width(type_: pa.DataType) -> int:
     if isinstance(type_, pa.FixedSizeListType):
         return 4 * cast(int, type_.list_size)
     return 32 if pa.types.is_string(type_) or pa.types.is_list(type_) else 8
-
-
-def _rank_texts(texts: Values) -> Positions:
-    order = sort_texts(texts).order
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    return ranks
 
 
 # --------------------------------------------------------------------------------------------- partial tables
@@ -321,7 +334,7 @@ class PartialTable:
             self._ids = pa.concat_arrays([self._ids, distinct])
         for column in rows.column_names:
             if column != "id":
-                self._store(column, at, _cast(column_of(rows, column), _type_of(self._schema, column)))
+                self._store(column, at, cast_values(column_of(rows, column), type_of(self._schema, column)))
         return at
 
     def locate(self, ids: Values) -> Positions:
@@ -334,7 +347,7 @@ class PartialTable:
 
     def rank_ids(self) -> Positions:
         """Return the rank of each id among all that were found so far, by their bytes."""
-        return _rank_texts(cast("Values", self.take_ids(np.arange(len(self)))))
+        return sort_texts(cast("Values", self.take_ids(np.arange(len(self))))).rank_texts()
 
     def take_ids(self, positions: Positions) -> pa.StringArray:
         """Return the ids at some positions."""
@@ -352,7 +365,7 @@ class PartialTable:
 
     def _fetched_column(self, column: str) -> _FetchedColumn:
         if column not in self._columns:
-            self._columns[column] = _FetchedColumn(np.zeros(0, np.int64), _empty_column(_type_of(self._schema, column)))
+            self._columns[column] = _FetchedColumn(np.zeros(0, np.int64), _empty_column(type_of(self._schema, column)))
         fetched = self._columns[column]
         added = len(self._ids) - len(fetched.slots)
         if added:
@@ -374,7 +387,7 @@ class PartialTable:
         rows = lookup_rows(self._table, ("id",), cast("Values", self.take_ids(positions)), ("id", *columns))
         at = find_positions(column_of(rows, "id"), self._ids).astype(np.int64)
         for each in columns:
-            self._store(each, at, _cast(column_of(rows, each), _type_of(self._schema, each)))
+            self._store(each, at, cast_values(column_of(rows, each), type_of(self._schema, each)))
         missing = positions[self._fetched_column(column).slots[positions] < 0]
         if len(missing):
             example = self.take_ids(missing[:1])[0].as_py()
@@ -411,39 +424,3 @@ def _or_masks(masks: Sequence[pa.BooleanArray]) -> pa.BooleanArray:
     for mask in masks[1:]:
         either = either | mask.to_numpy(zero_copy_only=False)
     return pa.array(either)
-
-
-# --------------------------------------------------------------------------------------------- the tables of a query
-
-
-class Strategy(StrEnum):
-    """How a query finds rows: in arrays of whole tables, by index lookups, or by the cheaper of the two."""
-
-    ARRAYS = "arrays"
-    INDEX = "index"
-    AUTO = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class QueryTables:
-    """The tables of a snapshot for one query: full tables through the cache, and partial tables of its own."""
-
-    snapshot: Snapshot
-    catalog: Catalog
-    cache: Cache
-    strategy: Strategy = Strategy.AUTO
-    read_columns: frozenset[str] = frozenset()
-    """The names of all properties that the query reads."""
-    partial_tables: dict[str, PartialTable] = field(default_factory=dict[str, PartialTable], repr=False)
-
-    def full_table_of(self, type_: NodeType | EdgeType) -> FullTable:
-        """All rows of a type."""
-        return open_full_table(self.snapshot, type_.table_key, type_, self.cache)
-
-    def partial_table_of(self, type_: NodeType | EdgeType) -> PartialTable:
-        """The rows of a type that this query has found by an index."""
-        key = type_.table_key
-        if key not in self.partial_tables:
-            table = self.snapshot.table(key) if key in self.snapshot.pins else None
-            self.partial_tables[key] = PartialTable(table, type_, self.read_columns)
-        return self.partial_tables[key]

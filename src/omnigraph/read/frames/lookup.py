@@ -57,6 +57,17 @@ class SortedTexts:
         at = np.minimum(low, len(self.order) - 1)
         return np.where(self._compare("equal", at, searched), self.order[at], -1)
 
+    def count_below(self, searched: Values) -> Positions:
+        """Return for each text how many of these are smaller."""
+        texts = cast("list[str]", cast("pa.StringArray", searched).to_pylist())
+        return np.array([bisect_left(self.order, text, key=self._text_at) for text in texts], np.int64)
+
+    def rank_texts(self) -> Positions:
+        """Return the rank of each text by its bytes."""
+        ranks = np.empty(len(self.order), np.int64)
+        ranks[self.order] = np.arange(len(self.order))
+        return ranks
+
     def _locate_one(self, text: str) -> int:
         # Python compares texts by code point, which is the order of their UTF-8 bytes.
         at = bisect_left(self.order, text, key=self._text_at)

@@ -22,9 +22,10 @@ from omnigraph.read.frames import (
     number_tuples,
 )
 from omnigraph.read.match.breadth_first import WalkBounds
+from omnigraph.read.match.current_topology import load_steps
 from omnigraph.read.match.meeting import Meeting, find_meeting
 from omnigraph.read.match.strategy import EdgeWalk
-from omnigraph.read.match.topology import are_neighbours, find_edges_between, load_steps
+from omnigraph.read.match.topology import are_neighbours, find_edges_between
 from omnigraph.read.match.walk_context import WalkContext, load_walk_context, to_positions_in
 from omnigraph.storage.columns import Values, compute, make_nulls
 
@@ -74,7 +75,7 @@ class BoundPairs:
         """Whether a walk from both ends of each pair pays."""
         if bounds_of(plan).is_empty or edges.strategy is not Strategy.ARRAYS or edges.starts != edges.nodes:
             return False
-        return len(edges.adjacency.neighbours) > _MANY_EDGES and 0 < len(self.sources) <= _FEW_PAIRS
+        return edges.adjacency.num_hops > _MANY_EDGES and 0 < len(self.sources) <= _FEW_PAIRS
 
     def is_met(self, plan: Connect, edges: WalkContext, tables: QueryTables) -> Mask:
         """Return for each pair whether the walk of a plan leads from one end to the other."""

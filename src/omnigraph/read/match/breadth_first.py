@@ -10,7 +10,7 @@ import numpy as np
 
 from omnigraph.language.query.plan import WalkEnd
 from omnigraph.read.frames import Mask, PathForest, Positions, empty_positions
-from omnigraph.read.match.topology import Adjacency, find_neighbours
+from omnigraph.read.match.topology import Neighbourhood, count_hops, find_neighbours
 
 _HOPS_AT_ONCE: Final = 4_000_000
 """How many edges a walk follows at a time."""
@@ -47,7 +47,7 @@ class WalkBounds:
 
 
 def walk(
-    arrays: Adjacency, sources: Positions, bounds: WalkBounds, wanted: Positions | None = None
+    arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, wanted: Positions | None = None
 ) -> tuple[Positions, Positions]:
     """Walk breadth first from each source, as :class:`Expand` defines it.
 
@@ -67,7 +67,7 @@ def walk(
     return np.concatenate(places), np.concatenate([codes % arrays.num_nodes for _, codes in parts])
 
 
-def code_pairs(arrays: Adjacency, rows: Positions, nodes: Positions) -> Positions:
+def code_pairs(arrays: Neighbourhood, rows: Positions, nodes: Positions) -> Positions:
     """Return one number for each pair of a row among the sources of a walk and a node."""
     return rows * arrays.num_nodes + nodes
 
@@ -86,7 +86,7 @@ class _Block:
         return self.wanted is not None and bool(self.is_visited[self.wanted].all())
 
 
-def _make_blocks(arrays: Adjacency, count: int, wanted: Positions | None) -> Iterator[_Block]:
+def _make_blocks(arrays: Neighbourhood, count: int, wanted: Positions | None) -> Iterator[_Block]:
     size = arrays.num_nodes
     at_once = min(count, max(1, _MARKS // size))
     is_visited = np.zeros(at_once * size, np.bool_)
@@ -96,7 +96,7 @@ def _make_blocks(arrays: Adjacency, count: int, wanted: Positions | None) -> Ite
         yield _Block(begin, end, is_visited, own)
 
 
-def _walk_block(arrays: Adjacency, sources: Positions, bounds: WalkBounds, block: _Block) -> Positions:
+def _walk_block(arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, block: _Block) -> Positions:
     """Walk from some sources at once. A pair of a source and a node is one number; no pair is marked yet."""
     frontiers = [np.arange(len(sources)) * arrays.num_nodes + sources]
     loops = empty_positions()
@@ -127,7 +127,7 @@ def _select_sources(frontiers: list[Positions], minimum: int, sources: Positions
     return nearer[np.isin(nearer // size, sources)]
 
 
-def _follow_edges(arrays: Adjacency, frontier: Positions, is_visited: Mask) -> tuple[Positions, Positions]:
+def _follow_edges(arrays: Neighbourhood, frontier: Positions, is_visited: Mask) -> tuple[Positions, Positions]:
     """Return the unvisited pairs one hop ahead, and mark them; and the pairs with an edge to themselves."""
     size = arrays.num_nodes
     nodes = frontier % size
@@ -141,10 +141,10 @@ def _follow_edges(arrays: Adjacency, frontier: Positions, is_visited: Mask) -> t
     return fresh, loops
 
 
-def _split_frontier(arrays: Adjacency, frontier: Positions) -> list[Positions]:
+def _split_frontier(arrays: Neighbourhood, frontier: Positions) -> list[Positions]:
     """Split a frontier into parts that follow a bounded number of edges each."""
     nodes = frontier % arrays.num_nodes
-    hops = np.cumsum(arrays.indptr[nodes + 1] - arrays.indptr[nodes], dtype=np.int64)
+    hops = np.cumsum(count_hops(arrays, nodes))
     if not len(hops) or hops[-1] <= _HOPS_AT_ONCE:
         return [frontier]
     cuts = np.searchsorted(hops, np.arange(_HOPS_AT_ONCE, int(hops[-1]), _HOPS_AT_ONCE))
@@ -164,7 +164,7 @@ class FoundPaths:
 
 
 def walk_paths(
-    arrays: Adjacency,
+    arrays: Neighbourhood,
     sources: Positions,
     bounds: WalkBounds,
     rank_ids: Callable[[], Positions],
@@ -184,7 +184,7 @@ def walk_paths(
     return _join_blocks(found, bounds.written_left)
 
 
-def _find_single_hops(arrays: Adjacency, sources: Positions, written_left: WalkEnd) -> FoundPaths:
+def _find_single_hops(arrays: Neighbourhood, sources: Positions, written_left: WalkEnd) -> FoundPaths:
     rows, found = find_neighbours(arrays, sources)
     hops = np.repeat(np.array([0, 1], np.int64), [len(sources), len(found)])
     before, ends = np.concatenate([np.zeros(len(sources), np.int64), rows]), len(sources) + np.arange(len(found))
@@ -205,7 +205,9 @@ class _Visits:
     loops: Mask
 
 
-def _walk_visits(arrays: Adjacency, sources: Positions, bounds: WalkBounds, ranks: Positions, block: _Block) -> _Visits:
+def _walk_visits(
+    arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, ranks: Positions, block: _Block
+) -> _Visits:
     size = arrays.num_nodes
     frontiers, parents = [np.arange(len(sources)) * size + sources], [np.zeros(len(sources), np.int64)]
     looped = np.zeros(0, np.int64)
@@ -244,7 +246,7 @@ def _find_looped(frontiers: list[Positions], bounds: WalkBounds, looped: Positio
 
 
 def _follow_in_order(
-    arrays: Adjacency, frontier: Positions, is_visited: Mask
+    arrays: Neighbourhood, frontier: Positions, is_visited: Mask
 ) -> tuple[Positions, Positions, Positions]:
     """Return the unvisited pairs ahead, marked, and the first place in the frontier that leads to each.
 

@@ -36,7 +36,9 @@ from omnigraph.read.match.scan_nodes import evaluate_entity_predicates
 from omnigraph.read.match.strategy import edge_walk_of
 from omnigraph.read.match.topology import (
     Adjacency,
+    Neighbourhood,
     are_neighbours,
+    count_hops,
     find_edges,
     find_edges_between,
     find_neighbours,
@@ -236,10 +238,10 @@ def connect_edges(
 
 def _count_destinations(plan: Expand, edges: WalkContext) -> Positions:
     reachable, starts = _find_reachable(plan, edges)
-    return reachable.degrees()[starts]
+    return count_hops(reachable, starts)
 
 
-def _find_reachable(plan: Expand, edges: WalkContext) -> tuple[Adjacency, Positions]:
+def _find_reachable(plan: Expand, edges: WalkContext) -> tuple[Neighbourhood, Positions]:
     """Return an adjacency from each source to all nodes within the hops of the plan, and each row's place in it."""
     bounds = bounds_of(plan)
     if bounds.is_single_hop:

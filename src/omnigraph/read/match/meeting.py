@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.read.frames import Mask, Positions
-from omnigraph.read.match.topology import Adjacency, find_neighbours
+from omnigraph.read.match.topology import Neighbourhood, count_hops, find_neighbours
 
 ChooseNode: TypeAlias = Callable[[Positions], int]
 """Chooses the node with the smallest id."""
@@ -30,7 +30,7 @@ class Meeting:
     on_path: list[Positions]
     from_right: npt.NDArray[np.int32]
 
-    def trace(self, left: int, forward: Adjacency, choose: ChooseNode) -> Positions:
+    def trace(self, left: int, forward: Neighbourhood, choose: ChooseNode) -> Positions:
         """Return the nodes of the smallest shortest path: the next one is the smallest that is one hop closer."""
         nodes = [left]
         for hop in range(1, self.hops + 1):
@@ -48,7 +48,7 @@ class Meeting:
 class _Side:
     """The walk from one end: its last frontier, and the hops to every node that it has visited, else -1."""
 
-    def __init__(self, arrays: Adjacency, start: int) -> None:
+    def __init__(self, arrays: Neighbourhood, start: int) -> None:
         self.arrays = arrays
         self.frontiers = [np.array([start], np.int64)]
         self.hops = np.full(arrays.num_nodes, -1, np.int32)
@@ -62,7 +62,7 @@ class _Side:
     def cost(self) -> int:
         """How many edges the next hop follows."""
         last = self.frontiers[-1]
-        return int((self.arrays.indptr[last + 1] - self.arrays.indptr[last]).sum(dtype=np.int64))
+        return int(count_hops(self.arrays, last).sum())
 
     def advance(self) -> Positions:
         """Make a hop, and return the nodes that are new."""
@@ -73,7 +73,9 @@ class _Side:
         return fresh
 
 
-def find_meeting(forward: Adjacency, backward: Adjacency, left: int, right: int, maximum: int | None) -> Meeting | None:
+def find_meeting(
+    forward: Neighbourhood, backward: Neighbourhood, left: int, right: int, maximum: int | None
+) -> Meeting | None:
     """Walk from both ends until the walks meet; None if they do not within ``maximum`` hops."""
     sides = _Side(forward, left), _Side(backward, right)
     if left == right:
@@ -89,7 +91,7 @@ def find_meeting(forward: Adjacency, backward: Adjacency, left: int, right: int,
     return None
 
 
-def _find_on_path(left: _Side, backward: Adjacency, common: Positions) -> list[Positions]:
+def _find_on_path(left: _Side, backward: Neighbourhood, common: Positions) -> list[Positions]:
     """Return the nodes that lead to the common ones, by their hops from the left end."""
     on_path = [common]
     for hop in range(left.depth - 1, -1, -1):

@@ -24,13 +24,12 @@ from omnigraph.read.frames import (
     EntitySet,
     EvaluationContext,
     Frame,
-    FullTable,
     Mask,
     PartialTable,
     Positions,
     Strategy,
+    WholeTable,
     evaluate_predicate,
-    is_loaded,
     to_condition,
 )
 from omnigraph.storage.columns import column_of, to_bool_array
@@ -54,7 +53,7 @@ def execute_scan(plan: NodeScan, context: QueryContext) -> Frame:
     is_pushed = _should_push_down(pushed, type_, context)
     context.recorder.record_access_path(_name_access(pushed, type_, context, is_pushed=is_pushed))
     if is_pushed:
-        nodes: FullTable | PartialTable = context.tables.partial_table_of(type_)
+        nodes: WholeTable | PartialTable = context.tables.partial_table_of(type_)
         positions = _filter_in_storage(pushed, nodes, type_, context)
     else:
         nodes = context.tables.full_table_of(type_)
@@ -69,8 +68,11 @@ def evaluate_entity_predicates(
 ) -> Mask:
     """Return for each position whether its entity satisfies all predicates; each entity is evaluated once."""
     if len(positions) > len(entities):
-        every = np.arange(len(entities))
-        return evaluate_entity_predicates(entities, every, variable, predicates, context)[positions]
+        decided = np.zeros(len(entities), np.bool_)
+        decided[positions] = True
+        distinct = np.flatnonzero(decided)
+        decided[distinct] = evaluate_entity_predicates(entities, distinct, variable, predicates, context)
+        return decided[positions]
     frame = Frame(len(positions), {variable: EntityColumn(entities, positions)})
     masks = [evaluate_predicate(predicate, frame, context.evaluation) for predicate in predicates]
     return reduce(np.logical_and, masks)
@@ -117,7 +119,7 @@ def _should_load_table(type_: NodeType, context: QueryContext) -> bool:
         return True
     if context.tables.strategy is Strategy.INDEX:
         return False
-    return pin.row_count <= _SMALL or is_loaded(context.snapshot, type_.table_key, context.tables.cache)
+    return pin.row_count <= _SMALL or context.tables.is_loaded(type_)
 
 
 def _can_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
@@ -139,10 +141,10 @@ def _filter_in_storage(
     return nodes.intern(table.scan(["id", *columns], filter=sql).read_all())
 
 
-def _filter_in_memory(conditions: Sequence[Condition], nodes: FullTable) -> Positions:
+def _filter_in_memory(conditions: Sequence[Condition], nodes: WholeTable) -> Positions:
     """Locate the rows by conditions on the id first, and evaluate the other conditions on what is left."""
     ids = [condition.values for condition in conditions if is_id_condition(condition)]
-    positions = _intersect_ids(ids, nodes) if ids else np.arange(len(nodes))
+    positions = _intersect_ids(ids, nodes) if ids else nodes.all_positions()
     for condition in conditions:
         if not is_id_condition(condition):
             rows = pa.table({column: nodes.take_values(column, positions) for column in condition.columns})
@@ -156,7 +158,7 @@ def is_id_condition(condition: Condition) -> TypeGuard[ValueIn]:
     return isinstance(condition, ValueIn) and condition.columns == ("id",)
 
 
-def _intersect_ids(ids: Sequence[pa.StringArray], nodes: FullTable) -> Positions:
+def _intersect_ids(ids: Sequence[pa.StringArray], nodes: WholeTable) -> Positions:
     found = [np.unique(located[located >= 0]) for located in (nodes.locate(each) for each in ids)]
     return reduce(lambda one, other: one[np.isin(one, other)], found)
 
@@ -175,5 +177,5 @@ def finds_by_id(plan: NodeScan, context: QueryContext) -> bool:
 
 def _name_access(pushed: Sequence[Condition], type_: NodeType, context: QueryContext, *, is_pushed: bool) -> str:
     if not is_pushed:
-        return "in memory" if is_loaded(context.snapshot, type_.table_key, context.tables.cache) else "read whole"
+        return "in memory" if context.tables.is_loaded(type_) else "read whole"
     return _BY_ID if any(map(is_id_condition, pushed)) else "filtered by the storage"

@@ -14,7 +14,7 @@ from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandEdges
 from omnigraph.language.schema import Catalog, NodeType, TableKey
 from omnigraph.read.frames import QueryTables, SkiRental, Strategy, read_contents
-from omnigraph.read.match.topology import is_adjacency_loaded
+from omnigraph.read.match.current_topology import is_step_loaded
 from omnigraph.storage.filters import MAX_LISTED_VALUES
 
 _LOOKUP_SECONDS: Final = 1.2e-3
@@ -140,9 +140,7 @@ def _choose(step: EdgeStep, walk: EdgeWalk, frontier_rows: float, tables: QueryT
     lookup_seconds = estimate_lookup(frontier_rows, sizes, indexed=indexed)
     if tables.strategy is not Strategy.AUTO:
         return _Choice(tables.strategy, lookup_seconds, rental)
-    loaded = is_adjacency_loaded(
-        tables.snapshot, edge, step.direction, distinct=walk.distinct, catalog=tables.catalog, cache=tables.cache
-    )
+    loaded = is_step_loaded(step, tables, distinct=walk.distinct)
     strategy = choose_strategy(frontier_rows, sizes, loaded=loaded, indexed=indexed, spent=rental.spent)
     return _Choice(strategy, lookup_seconds, rental)
 

@@ -1,7 +1,8 @@
 """Adjacency arrays of edge types: how they are built, and how neighbours and edges are found in them.
 
 Arrays are derived from three table versions, the edges and the nodes at both ends, and are kept in the cache. For a
-version that only added edges to a cached one, just the added edges are read.
+version that only added edges to a cached one, just the added edges are read. A version that differs in a few rows needs
+no arrays of its own: see ``current_topology``.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import StorageError, Unsupported
-from omnigraph.language.query import EdgeStep, TraversalDirection
-from omnigraph.language.schema import Catalog, EdgeType
+from omnigraph.language.query import TraversalDirection
+from omnigraph.language.schema import Catalog, EdgeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
     Cache,
@@ -26,11 +27,12 @@ from omnigraph.read.frames import (
     FullTable,
     Mask,
     Positions,
-    QueryTables,
     TableContents,
+    WholeTable,
+    note_base,
     open_full_table,
-    read_contents,
 )
+from omnigraph.storage.columns import Values, column_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 _LARGEST_ADJACENCY: Final = 2**31 - 1
 _EDGES_PER_BLOCK: Final = 8_000_000
 """How many edges are read at a time; their ends are texts until they are located."""
+_FEW_PAIRS: Final = 64
+"""For so few pairs, binary searches take less time than making the matrix."""
 _FEW_KEYS: Final = 100_000
 """A general sort of so few keys takes less time than the import of SciPy."""
 
@@ -55,6 +59,8 @@ class Adjacency:
     edges: CompactPositions | None
     num_neighbours: int
     """The number of nodes of the type of the neighbours."""
+    counts: CompactPositions | None = None
+    """How many parallel edges lead to each neighbour, if neighbours are listed once; None if one leads to each."""
 
     @property
     def num_nodes(self) -> int:
@@ -64,12 +70,34 @@ class Adjacency:
     @property
     def nbytes(self) -> int:
         """The bytes of the arrays and of :attr:`matrix`."""
-        own = self.indptr.nbytes + self.neighbours.nbytes + (0 if self.edges is None else self.edges.nbytes)
-        return own + 8 * len(self.neighbours)
+        optional = sum(0 if each is None else each.nbytes for each in (self.edges, self.counts))
+        return self.indptr.nbytes + self.neighbours.nbytes + optional + 8 * len(self.neighbours)
+
+    @property
+    def num_hops(self) -> int:
+        """The number of neighbours of all nodes."""
+        return len(self.neighbours)
+
+    def find_ranges(self, positions: Positions) -> tuple[Positions, Positions]:
+        """Return where the neighbours of some nodes begin and end."""
+        return self.indptr[positions].astype(np.int64), self.indptr[positions + 1].astype(np.int64)
+
+    def take_neighbours(self, places: Positions) -> Positions:
+        """Return the neighbours at some places."""
+        return self.neighbours[places].astype(np.int64)
+
+    def take_edges(self, places: Positions) -> Positions:
+        """Return the edges to the neighbours at some places."""
+        assert self.edges is not None
+        return self.edges[places].astype(np.int64)
 
     def degrees(self) -> Positions:
         """Return the number of neighbours of each node; parallel edges count if the adjacency has edges."""
         return np.diff(self.indptr).astype(np.int64)
+
+    def propagate(self, weights: Positions) -> Positions:
+        """Pass the weight of each node on to all of its neighbours, and return the sums that these receive."""
+        return cast("Positions", self.matrix.T @ weights)
 
     @cached_property
     def matrix(self) -> csr_array:
@@ -101,53 +129,39 @@ class AdjacencyKey:
     distinct: bool
 
 
-def load_adjacency(
-    snapshot: Snapshot, edge: EdgeType, direction: TraversalDirection, *, distinct: bool, catalog: Catalog, cache: Cache
+def derive_adjacency(
+    tables: TopologyTables, direction: TraversalDirection, *, distinct: bool, cache: Cache
 ) -> Adjacency:
-    """Return the adjacency of an edge type in a direction, from the cache if possible.
+    """Return the adjacency of table versions, from the cache if possible, without edges that end outside of them.
 
     With ``distinct``, parallel edges count once, and the adjacency has no edges.
     """
-    tables = _open_tables(snapshot, edge, catalog, cache)
 
     def make() -> Adjacency:
-        if 2 * tables.edges.num_rows > _LARGEST_ADJACENCY:
-            raise Unsupported(f"'{edge.name}' has too many edges to be held in memory", hint="start from fewer nodes")
-        ends = _load_ends(tables, snapshot, edge, cache)
+        if 2 * len(tables.edges) > _LARGEST_ADJACENCY:
+            name = tables.edges.type.name
+            raise Unsupported(f"'{name}' has too many edges to be held in memory", hint="start from fewer nodes")
+        ends = load_ends(tables, cache)
+        if tables.are_of_one_snapshot:
+            ends.refuse_missing(tables)
         sizes = orient_sizes((len(tables.sources), len(tables.destinations)), direction)
-        return build_adjacency(orient_edges(ends.sources, ends.destinations, direction), sizes, distinct=distinct)
+        begins, finishes, edges = orient_edges(ends.sources, ends.destinations, direction)
+        if ends.outside.num_rows:
+            inside = (begins >= 0) & (finishes >= 0)
+            begins, finishes, edges = begins[inside], finishes[inside], edges[inside]
+        return build_adjacency((begins, finishes, edges), sizes, distinct=distinct)
 
     return cache.get_or_make(AdjacencyKey(tables.key, direction, distinct), make, lambda made: made.nbytes)
 
 
 def load_edge_ends(snapshot: Snapshot, edge: EdgeType, catalog: Catalog, cache: Cache) -> tuple[EdgeEndsKey, EdgeEnds]:
     """Return the positions of both ends of each edge, and the key of the three tables that they are derived from."""
-    tables = _open_tables(snapshot, edge, catalog, cache)
-    return tables.key, _load_ends(tables, snapshot, edge, cache)
-
-
-@dataclass(frozen=True, slots=True)
-class UnionKey:
-    """The cache key of the union of several adjacencies."""
-
-    parts: tuple[AdjacencyKey, ...]
-
-
-def load_steps(steps: Sequence[EdgeStep], tables: QueryTables, *, distinct: bool) -> Adjacency:
-    """Return the adjacency of hops along any of some steps; of several steps, parallel edges count once."""
-    snapshot, catalog, cache = tables.snapshot, tables.catalog, tables.cache
-    edges = [catalog.edges[step.edge_type] for step in steps]
-    parts = [
-        load_adjacency(snapshot, edge, step.direction, distinct=distinct, catalog=catalog, cache=cache)
-        for edge, step in zip(edges, steps, strict=True)
-    ]
-    if len(parts) == 1:
-        return parts[0]
-    keys = (
-        AdjacencyKey(_open_tables(snapshot, edge, catalog, cache).key, step.direction, distinct=True)
-        for edge, step in zip(edges, steps, strict=True)
-    )
-    return cache.get_or_make(UnionKey(tuple(keys)), lambda: unite(parts), lambda made: made.nbytes)
+    types = [edge, *(catalog.nodes[name] for name in (edge.from_type, edge.to_type))]
+    opened = (open_full_table(snapshot, each.table_key, each, cache) for each in types)
+    tables = TopologyTables(*opened, are_of_one_snapshot=True)
+    ends = load_ends(tables, cache)
+    ends.refuse_missing(tables)
+    return tables.key, ends
 
 
 def unite(parts: Sequence[Adjacency]) -> Adjacency:
@@ -160,31 +174,26 @@ def unite(parts: Sequence[Adjacency]) -> Adjacency:
     return build_adjacency((*hops, np.zeros(0, np.int32)), sizes, distinct=True)
 
 
-def is_adjacency_loaded(
-    snapshot: Snapshot, edge: EdgeType, direction: TraversalDirection, *, distinct: bool, catalog: Catalog, cache: Cache
-) -> bool:
+def is_derived(tables: TopologyTables, direction: TraversalDirection, *, distinct: bool, cache: Cache) -> bool:
     """Whether the adjacency is in the cache, or can be built from the cache without reading."""
-    key = _open_tables(snapshot, edge, catalog, cache).key
+    key = tables.key
     return any(cache.peek(each) is not None for each in (AdjacencyKey(key, direction, distinct), key))
 
 
 @dataclass(frozen=True, slots=True)
-class _TopologyTables:
+class TopologyTables:
     """The table versions that an adjacency is derived from."""
 
-    edges: TableContents
+    edges: FullTable
     sources: FullTable
     destinations: FullTable
+    are_of_one_snapshot: bool
+    """Whether each edge must end at a node; nodes may also be older than the edges."""
 
     @property
     def key(self) -> EdgeEndsKey:
-        return EdgeEndsKey(self.edges, self.sources.contents, self.destinations.contents)
-
-
-def _open_tables(snapshot: Snapshot, edge: EdgeType, catalog: Catalog, cache: Cache) -> _TopologyTables:
-    nodes = [catalog.nodes[name] for name in (edge.from_type, edge.to_type)]
-    sources, destinations = (open_full_table(snapshot, node.table_key, node, cache) for node in nodes)
-    return _TopologyTables(read_contents(snapshot, edge.table_key, cache), sources, destinations)
+        """The cache key of the ends of the edges."""
+        return EdgeEndsKey(self.edges.contents, self.sources.contents, self.destinations.contents)
 
 
 Hops: TypeAlias = tuple[CompactPositions, CompactPositions, CompactPositions]
@@ -254,7 +263,8 @@ def _remove_parallel_edges(indptr: CompactPositions, neighbours: CompactPosition
     if is_first.all():
         return Adjacency(indptr, neighbours, None, num_neighbours)
     before = np.concatenate([np.zeros(1, np.int32), np.cumsum(is_first, dtype=np.int32)])
-    return Adjacency(before[indptr], neighbours[is_first], None, num_neighbours)
+    counts = np.diff(np.flatnonzero(is_first), append=len(neighbours)).astype(np.int32)
+    return Adjacency(before[indptr], neighbours[is_first], None, num_neighbours, counts)
 
 
 # --------------------------------------------------------------------------------------------- the ends of edges
@@ -266,37 +276,89 @@ class EdgeEnds:
 
     sources: CompactPositions
     destinations: CompactPositions
+    outside: pa.Table
+    """The number, ``src`` and ``dst`` of edges with an end that the node tables do not have; its position is -1.
+
+    Edges may be newer than the nodes that they are located in; within one snapshot there is no such edge.
+    """
 
     @property
     def nbytes(self) -> int:
-        """The bytes of both arrays."""
-        return self.sources.nbytes + self.destinations.nbytes
+        """The bytes of the arrays."""
+        return self.sources.nbytes + self.destinations.nbytes + self.outside.nbytes
+
+    def refuse_missing(self, tables: TopologyTables) -> None:
+        """Raise an error if an edge ends outside of the node tables."""
+        if not self.outside.num_rows:
+            return
+        for column, positions, nodes in (
+            ("src", self.sources, tables.sources),
+            ("dst", self.destinations, tables.destinations),
+        ):
+            missing = np.flatnonzero(positions[column_of(self.outside, "edge").to_numpy()] < 0)
+            refuse_missing_ends(column_of(self.outside, column).take(missing), column, nodes, tables.edges)
 
 
-def _load_ends(tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, cache: Cache) -> EdgeEnds:
+def refuse_missing_ends(texts: Values, column: str, nodes: WholeTable, edges: WholeTable) -> None:
+    """Raise an error if there are ends of edges that no node has."""
+    if len(texts):
+        raise StorageError(
+            f"{len(texts)} edges of '{TableKey(edges.table_key).type_name}' have a {column} that is not in "
+            f"{nodes.table_key}, for example '{texts[0].as_py()}'",
+            hint="the table was changed from outside",
+            details={"table_key": edges.table_key, "column": column, "count": len(texts)},
+        )
+
+
+def load_ends(tables: TopologyTables, cache: Cache) -> EdgeEnds:
+    """Return the ends of all edges, from the cache if possible."""
+
     def make() -> EdgeEnds:
         older, since = _find_older_ends(tables, cache)
-        blocks = [older, *_read_ends(tables, snapshot, edge, since)]
-        if len(blocks) == 1:
-            return older
-        sources = np.concatenate([block.sources for block in blocks])
-        return EdgeEnds(sources, np.concatenate([block.destinations for block in blocks]))
+        ends = _join_ends([older, *_read_ends(tables, since)])
+        if tables.edges.contents.fragments:
+            opened = tables.edges.open_table()
+            note_base(FullTable(tables.edges.contents, tables.edges.type, cache, lambda: opened), cache)
+        return ends
 
     return cache.get_or_make(tables.key, make, lambda made: made.nbytes)
 
 
-def _find_older_ends(tables: _TopologyTables, cache: Cache) -> tuple[EdgeEnds, TableContents | None]:
+def _join_ends(blocks: Sequence[EdgeEnds]) -> EdgeEnds:
+    if len(blocks) == 1:
+        return blocks[0]
+    starts = np.cumsum([0, *(len(block.sources) for block in blocks)]).tolist()
+    outside = [_shift_edges(block.outside, start) for block, start in zip(blocks, starts, strict=False)]
+    return EdgeEnds(
+        np.concatenate([block.sources for block in blocks]),
+        np.concatenate([block.destinations for block in blocks]),
+        pa.concat_tables(outside).combine_chunks(),
+    )
+
+
+def _shift_edges(outside: pa.Table, start: int) -> pa.Table:
+    numbers = column_of(outside, "edge").to_numpy().astype(np.int64) + start
+    return outside.set_column(0, "edge", pa.array(numbers, pa.int64()))
+
+
+_NONE_OUTSIDE: Final = pa.table({"edge": pa.array([], pa.int64()), "src": pa.array([], pa.string())}).append_column(
+    "dst", pa.array([], pa.string())
+)
+
+
+def _find_older_ends(tables: TopologyTables, cache: Cache) -> tuple[EdgeEnds, TableContents | None]:
     """Find the ends of the largest cached version that this one extends, and the contents of that version."""
-    keys = [key for key in cache.all_keys() if isinstance(key, EdgeEndsKey) and tables.edges.extends(key.edges)]
+    edges = tables.edges.contents
+    keys = [key for key in cache.all_keys() if isinstance(key, EdgeEndsKey) and edges.extends(key.edges)]
     for key in sorted(keys, key=lambda key: key.edges.num_rows, reverse=True):
         ends = cast("EdgeEnds | None", cache.peek(key))
-        if ends is not None:
+        if ends is not None and not ends.outside.num_rows:
             sources = _translate_positions(ends.sources, key.sources, tables.sources)
             destinations = _translate_positions(ends.destinations, key.destinations, tables.destinations)
             if sources is not None and destinations is not None:
-                return EdgeEnds(sources, destinations), key.edges
+                return EdgeEnds(sources, destinations, _NONE_OUTSIDE), key.edges
     nothing = np.zeros(0, np.int32)
-    return EdgeEnds(nothing, nothing), None
+    return EdgeEnds(nothing, nothing, _NONE_OUTSIDE), None
 
 
 def _translate_positions(
@@ -312,19 +374,23 @@ def _translate_positions(
     return translated if translated.min(initial=0) >= 0 else None
 
 
-def _read_ends(
-    tables: _TopologyTables, snapshot: Snapshot, edge: EdgeType, since: TableContents | None
-) -> Iterator[EdgeEnds]:
-    if tables.edges.num_rows == (0 if since is None else since.num_rows):
+def _read_ends(tables: TopologyTables, since: TableContents | None) -> Iterator[EdgeEnds]:
+    if len(tables.edges) == (0 if since is None else since.num_rows):
         return
     after = None if since is None else since.newest_fragment
-    reader = snapshot.table(edge.table_key).scan(["src", "dst"], after_fragment=after)
+    reader = tables.edges.open_table().scan(["src", "dst"], after_fragment=after)
     for rows in _combine_batches(reader):
         # Arrow releases the interpreter lock, so the two columns are located in parallel.
         with ThreadPoolExecutor(2) as threads:
-            sources = threads.submit(_locate_nodes, tables.sources, rows, "src", edge)
-            destinations = threads.submit(_locate_nodes, tables.destinations, rows, "dst", edge)
-            yield EdgeEnds(sources.result(), destinations.result())
+            found = threads.map(_locate_nodes, (tables.sources, tables.destinations), (rows["src"], rows["dst"]))
+            sources, destinations = found
+        missing = np.flatnonzero((sources < 0) | (destinations < 0))
+        outside = rows.select(["src", "dst"]).take(missing).add_column(0, "edge", pa.array(missing, pa.int64()))
+        yield EdgeEnds(sources, destinations, outside.cast(_NONE_OUTSIDE.schema))
+
+
+def _locate_nodes(nodes: FullTable, texts: ChunkedValues) -> CompactPositions:
+    return nodes.locate(texts).astype(np.int32, copy=False)
 
 
 def _combine_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
@@ -340,75 +406,83 @@ def _combine_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(batches)
 
 
-def _locate_nodes(nodes: FullTable, rows: pa.Table, column: str, edge: EdgeType) -> CompactPositions:
-    texts = cast("ChunkedValues", rows[column])
-    at = nodes.locate(texts).astype(np.int32, copy=False)
-    missing = np.flatnonzero(at < 0)
-    if len(missing):
-        raise StorageError(
-            f"{len(missing)} edges of '{edge.name}' have a {column} that is not in {nodes.table_key}, "
-            f"for example '{texts[int(missing[0])].as_py()}'",
-            hint="the table was changed from outside",
-            details={"table_key": edge.table_key, "column": column, "count": len(missing)},
-        )
-    return at
-
-
 # --------------------------------------------------------------------------------------------- neighbours and edges
 
 
-def find_neighbours(arrays: Adjacency, positions: Positions) -> tuple[Positions, Positions]:
+class Neighbourhood(Protocol):
+    """What walks need of an adjacency: the neighbours of a node are at the places of one range."""
+
+    @property
+    def num_nodes(self) -> int: ...  # noqa: D102  as in Adjacency
+    @property
+    def num_neighbours(self) -> int: ...  # noqa: D102
+    @property
+    def num_hops(self) -> int: ...  # noqa: D102
+    def find_ranges(self, positions: Positions) -> tuple[Positions, Positions]: ...  # noqa: D102
+    def take_neighbours(self, places: Positions) -> Positions: ...  # noqa: D102
+    def take_edges(self, places: Positions) -> Positions: ...  # noqa: D102
+    def degrees(self) -> Positions: ...  # noqa: D102
+    def propagate(self, weights: Positions) -> Positions: ...  # noqa: D102
+
+
+def find_neighbours(arrays: Neighbourhood, positions: Positions) -> tuple[Positions, Positions]:
     """Find all neighbours of some nodes. Return for each its row among ``positions``, and the neighbour."""
-    rows, flat = _expand_ranges(arrays.indptr[positions], arrays.indptr[positions + 1])
-    return rows, arrays.neighbours[flat].astype(np.int64)
+    rows, places = expand_ranges(*arrays.find_ranges(positions))
+    return rows, arrays.take_neighbours(places)
 
 
-def find_edges(arrays: Adjacency, positions: Positions) -> tuple[Positions, Positions, Positions]:
+def find_edges(arrays: Neighbourhood, positions: Positions) -> tuple[Positions, Positions, Positions]:
     """As :func:`find_neighbours`, with the edge to each neighbour."""
-    assert arrays.edges is not None
-    rows, flat = _expand_ranges(arrays.indptr[positions], arrays.indptr[positions + 1])
-    return rows, arrays.neighbours[flat].astype(np.int64), arrays.edges[flat].astype(np.int64)
+    rows, places = expand_ranges(*arrays.find_ranges(positions))
+    return rows, arrays.take_neighbours(places), arrays.take_edges(places)
 
 
-def find_edges_between(arrays: Adjacency, sources: Positions, destinations: Positions) -> tuple[Positions, Positions]:
+def count_hops(arrays: Neighbourhood, positions: Positions) -> Positions:
+    """Return the number of neighbours of some nodes."""
+    begins, ends = arrays.find_ranges(positions)
+    return ends - begins
+
+
+def find_edges_between(
+    arrays: Neighbourhood, sources: Positions, destinations: Positions
+) -> tuple[Positions, Positions]:
     """Find all edges from each source to its destination. Return for each the row of the pair, and the edge."""
-    assert arrays.edges is not None
-    rows, flat = _expand_ranges(
+    rows, places = expand_ranges(
         _lower_bounds(arrays, sources, destinations), _lower_bounds(arrays, sources, destinations + 1)
     )
-    return rows, arrays.edges[flat].astype(np.int64)
+    return rows, arrays.take_edges(places)
 
 
-def are_neighbours(arrays: Adjacency, sources: Positions, destinations: Positions) -> Mask:
+def are_neighbours(arrays: Neighbourhood, sources: Positions, destinations: Positions) -> Mask:
     """Return for each source whether its destination is a neighbour. A destination may be beyond the adjacency."""
-    inside = np.flatnonzero(destinations < arrays.num_neighbours)
-    found = np.zeros(len(sources), np.bool_)
-    if len(inside) and len(arrays.neighbours):
-        found[inside] = arrays.matrix[sources[inside], destinations[inside]] > 0
-    return found
+    if isinstance(arrays, Adjacency) and len(sources) > _FEW_PAIRS:
+        inside = np.flatnonzero(destinations < arrays.num_neighbours)
+        found = np.zeros(len(sources), np.bool_)
+        if len(inside) and len(arrays.neighbours):
+            found[inside] = arrays.matrix[sources[inside], destinations[inside]] > 0
+        return found
+    return _lower_bounds(arrays, sources, destinations) < _lower_bounds(arrays, sources, destinations + 1)
 
 
-def propagate_weights(arrays: Adjacency, weights: Positions) -> Positions:
+def propagate_weights(arrays: Neighbourhood, weights: Positions) -> Positions:
     """Pass the weight of each node on to all of its neighbours, and return the sums that these receive."""
-    return cast("Positions", arrays.matrix.T @ weights)
+    return arrays.propagate(weights)
 
 
-def _expand_ranges(
-    begins: CompactPositions | Positions, ends: CompactPositions | Positions
-) -> tuple[Positions, Positions]:
+def expand_ranges(begins: Positions, ends: Positions) -> tuple[Positions, Positions]:
     """Expand ranges to all numbers inside them. Return the range of each number, and the number."""
-    counts = (ends - begins).astype(np.int64)
+    counts = ends - begins
     rows = np.repeat(np.arange(len(counts)), counts)
     shifts = begins - (np.cumsum(counts) - counts)
     return rows, np.arange(len(rows)) + shifts[rows]
 
 
-def _lower_bounds(arrays: Adjacency, sources: Positions, bounds: Positions) -> Positions:
+def _lower_bounds(arrays: Neighbourhood, sources: Positions, bounds: Positions) -> Positions:
     """Find the first neighbour of each source that is not below its bound, by binary searches."""
-    low, high = arrays.indptr[sources].astype(np.int64), arrays.indptr[sources + 1].astype(np.int64)
+    low, high = arrays.find_ranges(sources)
     for _ in range(int((high - low).max(initial=0)).bit_length()):
         is_open = low < high
         middle = np.where(is_open, (low + high) >> 1, 0)
-        is_below = is_open & (arrays.neighbours[middle] < bounds)
+        is_below = is_open & (arrays.take_neighbours(middle) < bounds)
         low, high = np.where(is_below, middle + 1, low), np.where(is_open & ~is_below, middle, high)
     return low

@@ -18,16 +18,17 @@ from omnigraph.language.schema import EdgeType
 from omnigraph.read.frames import (
     CompactPositions,
     EntityColumn,
-    FullTable,
     PartialTable,
     Positions,
     QueryTables,
     Strategy,
+    WholeTable,
     empty_positions,
     lookup_rows,
 )
+from omnigraph.read.match.current_topology import load_steps, open_topology
 from omnigraph.read.match.strategy import EdgeWalk, lookup_columns, should_look_up
-from omnigraph.read.match.topology import Adjacency, Hops, build_adjacency, load_steps, orient_edges
+from omnigraph.read.match.topology import Hops, Neighbourhood, build_adjacency, orient_edges
 from omnigraph.storage.columns import Values, column_of
 
 
@@ -35,13 +36,13 @@ from omnigraph.storage.columns import Values, column_of
 class WalkContext:
     """The adjacency of one operator, the position of each row's source in it, and the entities at its positions."""
 
-    adjacency: Adjacency
+    adjacency: Neighbourhood
     sources: Positions
-    starts: FullTable | PartialTable
+    starts: WholeTable | PartialTable
     """The nodes that sources are positions in."""
-    nodes: FullTable | PartialTable
+    nodes: WholeTable | PartialTable
     """The nodes that neighbours are positions in."""
-    edges: FullTable | PartialTable
+    edges: WholeTable | PartialTable
     """The edges of the adjacency; it has them only if there is one step."""
 
     @property
@@ -62,7 +63,7 @@ def load_walk_context(sources: EntityColumn, walk: EdgeWalk, tables: QueryTables
         to_positions_in(sources, tables.full_table_of(begin)),
         tables.full_table_of(begin),
         tables.full_table_of(end),
-        tables.full_table_of(_first_edge_type(walk, tables)),
+        open_topology(_first_edge_type(walk, tables), tables).edges,
     )
 
 
@@ -70,7 +71,7 @@ def _first_edge_type(walk: EdgeWalk, tables: QueryTables) -> EdgeType:
     return tables.catalog.edges[walk.steps[0].edge_type]
 
 
-def to_positions_in(column: EntityColumn, entities: FullTable | PartialTable) -> Positions:
+def to_positions_in(column: EntityColumn, entities: WholeTable | PartialTable) -> Positions:
     """Translate the positions of a column to positions in another set of entities of the same table."""
     if column.entities == entities:
         return column.positions

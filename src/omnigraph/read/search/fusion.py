@@ -13,11 +13,11 @@ from omnigraph.read.frames import (
     EntityColumn,
     EntitySet,
     Frame,
-    FullTable,
     OptionalEntities,
     PartialTable,
     PathSet,
     Positions,
+    WholeTable,
     concat_frames,
 )
 from omnigraph.read.search.top_k import sort_entities
@@ -120,9 +120,9 @@ def _align_columns(one: EntityColumn, other: EntityColumn) -> tuple[EntityColumn
         bases = one.entities.base, other.entities.base
         if isinstance(bases[0], PathSet) and isinstance(bases[1], PathSet):
             return _join_paths(one, other, OptionalEntities(bases[0].extend(bases[1])), len(bases[0]))
-    if isinstance(other.entities, FullTable):
+    if isinstance(other.entities, WholeTable):
         return _rebase(one, other.entities), other
-    assert isinstance(one.entities, FullTable | PartialTable)
+    assert isinstance(one.entities, WholeTable | PartialTable)
     return one, _rebase(other, one.entities)
 
 
@@ -135,11 +135,11 @@ def _join_paths(
     return EntityColumn(both, one.positions), EntityColumn(both, moved)
 
 
-def _rebase(column: EntityColumn, target: FullTable | PartialTable) -> EntityColumn:
+def _rebase(column: EntityColumn, target: WholeTable | PartialTable) -> EntityColumn:
     """Express the positions of a column in another entity set."""
     entities, numbers = np.unique(column.positions, return_inverse=True)
     ids = column.entities.take_ids(entities)
-    if isinstance(target, FullTable):
+    if isinstance(target, WholeTable):
         positions = target.locate(ids)
         assert not (positions < 0).any(), "both frames are of one snapshot"
     else:

@@ -34,10 +34,10 @@ from omnigraph.read.frames import (
     EntitySet,
     EvaluationContext,
     Frame,
-    FullTable,
     PartialTable,
     Positions,
-    open_full_table,
+    WholeTable,
+    open_node_table,
     read_contents,
 )
 from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
@@ -261,7 +261,7 @@ class Search:
         self, ranking: Ranking, entity_set: EntitySet, positions: Positions, limit: int
     ) -> Positions | None:
         """Rank many candidates by fetching the best rows of the table until enough candidates are among them."""
-        if len(positions) <= max(_FEW, limit) or not isinstance(entity_set, FullTable | PartialTable):
+        if len(positions) <= max(_FEW, limit) or not isinstance(entity_set, WholeTable | PartialTable):
             return None
         type_ = self._type_of(entity_set.table_key)
         fetch = self._fetch_rows(ranking, type_)
@@ -380,8 +380,8 @@ class Search:
     def _compute_share(self, ranking: Ranking, binding: EntityColumn, k: int) -> Keys:
         """Return the share of one ranking in the fused score of each row; NaN if its entity has no rank."""
         table_key = binding.entities.table_key
-        whole = open_full_table(self._snapshot, table_key, self._type_of(table_key), self._cache)
-        best = self.rank_top(ranking, whole, np.arange(len(whole)), None)
+        whole = open_node_table(self._snapshot, self._type_of(table_key), self._cache)
+        best = self.rank_top(ranking, whole, whole.all_positions(), None)
         entities, numbers = np.unique(binding.positions, return_inverse=True)
         ranks = find_ranks(best, whole.locate(binding.entities.take_ids(entities)))
         return np.where(ranks < 0, np.nan, 1 / (k + ranks + 1.0))[numbers]

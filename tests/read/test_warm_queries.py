@@ -1,0 +1,232 @@
+"""A handle that was asked before every commit answers as one that has nothing in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnigraph
+from omnigraph.errors import HistoryGone
+from omnigraph.graph import Graph
+from omnigraph.maintain.cleanup import cleanup
+from omnigraph.read import query as queries
+from omnigraph.read.frames import Strategy, entity_sets, version_delta
+from omnigraph.read.frames.cache import Cache
+from omnigraph.read.query import QueryOptions, QueryRequest, explain_query, run_query
+from omnigraph.storage.table import Table
+from tests.graphs import rows_of
+from tests.read.match.walked_graphs import SCHEMA, Links, Scans, people
+from tests.selection import sized
+
+BUDGET = 2**28
+NAMES = [f"p{number:02}" for number in range(30)]
+WIDER = SCHEMA.replace("note: String?", "note: String?  level: I32?")
+
+QUESTIONS = {
+    "lookup": "match { $a: Person { name: $who } } return { $a.name, $a.age, $a.note }",
+    "hop": "match { $a: Person { name: $who }  $a knows $b } return { $b.name, $b.age }",
+    "back": "match { $a: Person { name: $who }  $b knows $a } return { $b.name, $b.age }",
+    "two hops": "match { $a: Person { name: $who }  $a knows $b  $b knows $c } return { $b.name, $c.name }",
+    "edges": "match { $a: Person  $a $e:knows $b } return { $a.name, $b.name, $e.since }",
+    "either": "match { $a: Person  $a knows|likes $b } return { $a.name, $b.name }",
+    "far": "match { $a: Person { name: $who }  $a knows{1,3} $b  not { $b likes $a } } return { $b.name, $b.note }",
+    "paths": "match { $a: Person { name: $who }  $a $w:knows{1,4} $b } return { nodes($w) as n, edges($w) as e }",
+    "sums": "match { $a: Person  $a knows $b } return { $b.age, count($a) as n, max($a.age) as m }",
+    "cities": "match { $a: Person  $a livesIn $c  $b: Person  $b livesIn $c } return { $c.name, count($b) as n }",
+    "few": "match { $a: Person  $a.age > 3  not { $a knows $_ } } return { $a.name } order { $a.age, $a.name } limit 5",
+    "joined": "match { $a: Person  $b: Person  $a.age = $b.age  $a knows $b } return { $a.name, $b.name }",
+}
+
+
+def answer(
+    graph: Graph, cache: Cache, text: str, who: str, branch: str, strategy: Strategy, at: str | None
+) -> list[str]:
+    """The rows of an answer in a fixed order, computed with a cache of its own."""
+    request = QueryRequest(f"query q($who: String) {{ {text} }}", params={"who": who})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queries, "shared_cache", lambda: cache)
+        found = run_query(graph._manifest, request, branch, at, QueryOptions(strategy=strategy))
+        return sorted(map(str, found.to_arrow().to_pylist()))
+
+
+@dataclass
+class Life:
+    """A graph that is written and read in turns."""
+
+    graph: Graph
+    warm: Cache = field(default_factory=lambda: Cache(BUDGET))
+    number: int = 0
+
+    def compare(self, names: Sequence[str], who: str, at: str | None = None) -> None:
+        for branch in ("main",) if at else ("main", "side"):
+            for name in names:
+                asked = QUESTIONS[name], who, branch
+                cold = answer(self.graph, Cache(BUDGET), *asked, Strategy.ARRAYS, at)
+                for strategy in (Strategy.ARRAYS, Strategy.AUTO):
+                    assert answer(self.graph, self.warm, *asked, strategy, at) == cold, (name, branch, strategy)
+
+    def mutate_existing(self, text: str, who: str, other: str, branch: str) -> None:
+        """Mutate, unless an edge would end at a node that is gone."""
+        names = {str(row["name"]) for row in rows_of(self.graph, "Person", branch)}
+        if "insert" not in text or {who, other} <= names:
+            self.mutate(text, who, other, branch)
+
+    def mutate(self, text: str, who: str, other: str, branch: str) -> None:
+        declared = ", ".join(f"${name}: String" for name in ("who", "other", "new") if f"${name}" in text)
+        self.number += 1
+        given = {"who": who, "other": other, "new": f"q{self.number:02}"}
+        params = {name: value for name, value in given.items() if f"${name}" in text}
+        self.graph.mutate(f"query m({declared}) {{ {text} }}", params=params, branch=branch)
+
+
+def forget_history(graph: Graph) -> None:
+    """Delete all files that no newest commit needs."""
+    at_once = timedelta(0)
+    cleanup(graph._manifest, 1, confirm=True, stale_after=at_once, grace=at_once)
+
+
+MUTATIONS = {
+    "insert node": "insert Person { name: $new, age: 5 }",
+    "insert both": "insert Person { name: $new, age: 5 } insert Knows { from: $new, to: $who }",
+    "insert edges": "insert Knows { from: $who, to: $other, since: 3 } insert Likes { from: $other, to: $who }",
+    "insert loop": "insert Knows { from: $who, to: $who }",
+    "update node": 'update Person set { age: 9, note: "new" } where name = $who',
+    "update edges": "match { $a: Person { name: $who }  $a $e:knows $b } update $e set { since: 8 }",
+    "delete edges": "delete Knows where from = $who",
+    "delete node": "delete Person where name = $who",
+}
+UPKEEP: dict[str, Callable[[Life], object]] = {
+    "merge": lambda life: life.graph.merge("side", prefer="ours"),
+    "indexes": lambda life: life.graph.ensure_indexes(),
+    "optimize": lambda life: life.graph.optimize(),
+    "widen": lambda life: life.graph.apply_schema(WIDER),
+    "cleanup": lambda life: forget_history(life.graph),
+    "many": lambda life: life.graph.load(nodes={"Person": people([f"m{n}" for n in range(9)])}, mode="merge"),
+}
+EVENTS = st.tuples(
+    st.sampled_from([*MUTATIONS, *MUTATIONS, *UPKEEP]),
+    st.sampled_from(NAMES[:6]),
+    st.sampled_from(NAMES[:6]),
+    st.sampled_from(["main", "main", "side"]),
+    st.lists(st.sampled_from(list(QUESTIONS)), min_size=1, max_size=4, unique=True),
+)
+
+
+def new_life(folder: Path) -> Life:
+    graph = omnigraph.init(folder / "life.og", SCHEMA)
+    pairs = [(NAMES[at], NAMES[(at * step + step) % 30]) for at in range(30) for step in (1, 2, 7)]
+    graph.load(
+        nodes={"Person": people(NAMES), "City": pa.table({"name": ["here", "there", "nowhere"]})},
+        edges={
+            "Knows": Links([*pairs, *pairs[:9], (NAMES[1], NAMES[1])]).table(),
+            "Likes": Links([(end, begin) for begin, end in pairs[::3]]).table(),
+            "LivesIn": Links([(name, "here" if at % 3 else "there") for at, name in enumerate(NAMES)]).table(),
+        },
+    )
+    graph.create_branch("side")
+    return Life(graph)
+
+
+@settings(max_examples=sized(8, 150))
+@given(st.lists(EVENTS, min_size=2, max_size=6), st.booleans())
+def test_any_life_is_answered_as_by_a_new_handle(
+    tmp_path_factory: pytest.TempPathFactory, events: list[tuple[str, str, str, str, list[str]]], looks_back: bool
+) -> None:
+    life = new_life(tmp_path_factory.mktemp("life"))
+    with pytest.MonkeyPatch.context() as patch:
+        # Few rows pass the thresholds of tables, so bases are also left behind.
+        patch.setattr(version_delta, "_FEW_CHANGES", 12)
+        life.compare(["hop", "edges", "paths"], NAMES[0])
+        first = life.graph.commits()[0].id
+        for kind, who, other, branch, asked in events:
+            if kind in MUTATIONS:
+                life.mutate_existing(MUTATIONS[kind], who, other, branch)
+            else:
+                UPKEEP[kind](life)
+            life.compare(asked, who)
+        if looks_back and all(kind != "cleanup" for kind, *_ in events):
+            life.compare(["edges", "two hops"], NAMES[0], at=first)
+
+
+# --------------------------------------------------------------------------------------------- what is read
+
+SMALL = {
+    "insert both": [1, 1],
+    "insert edges": [1],
+    "update node": [1],
+    "update edges": [3],
+    "delete edges": [],
+    "delete node": [],
+}
+
+
+@pytest.mark.parametrize(("kind", "rows_read"), SMALL.items())
+@pytest.mark.parametrize("branch", ["main", "side"])
+def test_after_a_small_commit_only_its_rows_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, rows_read: list[int], branch: str
+) -> None:
+    life, scans, asked = new_life(tmp_path), Scans(monkeypatch), ("hop", "back", "two hops", "edges", "sums")
+    for _ in range(2):
+        for name in asked:
+            answer(life.graph, life.warm, QUESTIONS[name], NAMES[4], branch, Strategy.ARRAYS, None)
+    for number in (4, 5):
+        life.mutate(MUTATIONS[kind], NAMES[number], NAMES[7], branch)
+        scans.taken()
+        for name in asked:
+            answer(life.graph, life.warm, QUESTIONS[name], NAMES[number], branch, Strategy.ARRAYS, None)
+        assert sorted(scans.taken()) == rows_read
+        life.compare(asked, NAMES[number])
+
+
+def test_bases_are_few_and_within_the_budget(tmp_path: Path) -> None:
+    life = new_life(tmp_path)
+    life.warm = Cache(200_000)
+    for number in range(12):
+        life.mutate(MUTATIONS["insert both"], NAMES[number], NAMES[7], "main")
+        life.compare(["hop"], NAMES[number])
+        assert life.warm.nbytes <= 200_000
+
+
+def test_a_base_that_cleanup_removed_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that nobody asked for is read when the version of the base, and a fragment of it, are gone."""
+    monkeypatch.setattr(entity_sets, "_FETCH_SECONDS", (1e9, 1e9))
+    life, scan = new_life(tmp_path), Table.scan
+    life.graph.load(nodes={"Person": people(["q1"])}, edges={"Knows": Links([("q1", "p00")]).table()})
+    life.graph.delete_branch("side")
+    ids = "match { $a: Person  $a $e:knows $b } return { $a, $b }"
+    answer(life.graph, life.warm, ids, "", "main", Strategy.ARRAYS, None)
+    life.mutate(MUTATIONS["delete node"], NAMES[5], "", "main")
+    life.mutate(MUTATIONS["delete node"], "q1", "", "main")
+    forget_history(life.graph)
+    refused: list[Table] = []
+
+    def refuse_removed(table: Table, *args: object, **kwargs: object) -> pa.RecordBatchReader:
+        # Lance keeps small files in memory, and would go on without them.
+        if table.version < table.head_version():
+            refused.append(table)
+            raise HistoryGone(f"version {table.version} was removed")
+        return scan(table, *args, **kwargs)  # pyright: ignore[reportArgumentType]  as they came
+
+    monkeypatch.setattr(Table, "scan", refuse_removed)
+    wide = "match { $a: Person  $a $e:knows $b } return { $a.age, $b.note, $e.since }"
+    found = answer(life.graph, life.warm, wide, "", "main", Strategy.ARRAYS, None)
+    assert found == answer(life.graph, Cache(BUDGET), wide, "", "main", Strategy.ARRAYS, None)
+    assert len(refused) == 3
+
+
+def test_explain_reads_no_row_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    life, scans = new_life(tmp_path), Scans(monkeypatch)
+    answer(life.graph, life.warm, QUESTIONS["hop"], NAMES[0], "main", Strategy.ARRAYS, None)
+    life.mutate(MUTATIONS["update node"], NAMES[0], "", "main")
+    scans.taken()
+    monkeypatch.setattr(queries, "shared_cache", lambda: life.warm)
+    request = QueryRequest(f"query q($who: String) {{ {QUESTIONS['hop']} }}", params={"who": NAMES[0]})
+    assert "in memory" in explain_query(life.graph._manifest, request, "main")
+    assert scans.taken() == []
