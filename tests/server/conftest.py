@@ -29,7 +29,8 @@ RECORDS = [
     {"edge": "Knows", "from": "ann", "to": "cid"},
     {"edge": "LivesIn", "from": "ann", "to": "ulm"},
 ]
-LIMITS = Limits(failed_logins=100_000)
+# A busy machine must not matter.
+LIMITS = Limits(failed_logins=100_000, read_wait_ms=600_000, write_wait_ms=600_000, read_seconds=600, write_seconds=600)
 
 Serve: TypeAlias = Callable[..., Client]
 
@@ -59,9 +60,9 @@ def serve(graph_path: Path, runner: asyncio.Runner) -> Generator[Serve]:
     """Serve the graph of this module: ``serve(limits=Limits(rows=2))``."""
     clients: list[Client] = []
 
-    def start(limits: Limits = LIMITS, *, read_only: bool = False, tokens: Path | None = None) -> Client:
+    def start(limits: Limits = LIMITS, *, read_only: bool = False, audit: Path | None = None) -> Client:
         graph = ServedGraph("brain", str(graph_path), read_only)
-        settings = ServerSettings((graph,), tokens=tokens, actor="act-test", limits=limits)
+        settings = ServerSettings((graph,), actor="act-test", limits=limits, audit=audit)
         clients.append(open_client(settings, runner))
         return clients[-1]
 

@@ -250,7 +250,7 @@ def test_a_server_that_drains_takes_nothing_new(serve: Serve) -> None:
     ready = server.get("/readyz")
     assert (ready.status_code, ready.json()["status"]) == (503, "draining")
     assert server.get("/healthz").status_code == 200
-    assert server.hosting.requests_under_way == 0
+    assert server.hosting.traffic.requests == 0
 
 
 def test_many_requests_at_the_same_time(client: Client) -> None:
@@ -263,5 +263,5 @@ def test_many_requests_at_the_same_time(client: Client) -> None:
     answers = client.runner.run(ask())
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.headers["x-request-id"] for answer in answers}) == 12
-    assert (client.hosting.requests_under_way, client.hosting.deadlines) == (0, set())
+    assert (client.hosting.traffic.requests, client.hosting.deadlines) == (0, set())
     assert LIMITS.actor_reads >= 12

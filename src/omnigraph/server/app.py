@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -24,6 +24,7 @@ from omnigraph.server.calls import Route, answer_request, error_response
 from omnigraph.server.errors import ErrorContext, RequestError
 from omnigraph.server.hosting import Hosting, ServerState
 from omnigraph.server.openapi import describe_route, describe_server
+from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.routes.about import WIRE_VERSION
 from omnigraph.server.settings import LOOPBACK
@@ -125,9 +126,10 @@ class RequestFrame:
         request_id = given if _REQUEST_ID.fullmatch(given) else str(ULID())
         scope["omnigraph.request_id"] = request_id
         state = scope["omnigraph.state"] = self._hosting.state
+        record = scope["omnigraph.record"] = RequestRecord(request_id, str(scope["method"]))
         framed = _FramedSend(send, request_id)
         is_health = scope["path"] in _HEALTH
-        self._hosting.requests_under_way += not is_health
+        self._hosting.traffic.requests += not is_health
         try:
             refusal = self._refuse(request, state, is_health=is_health)
             await (refusal or self._app)(scope, receive, framed)
@@ -138,7 +140,8 @@ class RequestFrame:
                 raise
             await error_response(error, ErrorContext(request_id))(scope, receive, framed)
         finally:
-            self._hosting.requests_under_way -= not is_health
+            self._hosting.traffic.requests -= not is_health
+            state.log.record_end(record, framed.status)
 
     def _refuse(self, request: Request, state: ServerState, *, is_health: bool) -> Response | None:
         """Return the answer to a request that goes no further; otherwise note whose it is."""
@@ -147,7 +150,10 @@ class RequestFrame:
             _check_origin(request, state.settings.hosts)
             if self._hosting.is_draining and not is_health:
                 raise ServerUnavailable("the server is about to stop", hint="send the request to another one")
-            request.scope["omnigraph.token"] = _authenticate(request, state)
+            token = request.scope["omnigraph.token"] = _authenticate(request, state)
+            if token is not None:
+                record = cast("RequestRecord", request.scope["omnigraph.record"])
+                record.actor, record.token_id = token.actor, token.id
         except (RequestError, ServerUnavailable, Unauthorized) as error:
             response = error_response(error, ErrorContext(request_id))
             if isinstance(error, ServerUnavailable):
@@ -199,11 +205,16 @@ class _FramedSend:
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self._request_id = request_id
-        self.is_started = False
+        self.status: int | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the status is sent."""
+        return self.status is not None
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.is_started = True
+            self.status = int(message["status"])
             message["headers"] = [*message["headers"], *_encode({**_HEADERS, "X-Request-Id": self._request_id})]
         await self._send(message)
 

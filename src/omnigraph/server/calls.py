@@ -29,6 +29,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
 from omnigraph.server.gate import Action, authorize
 from omnigraph.server.hosting import HostedGraph, Hosting, ServerState
+from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model, parse_json_body
 from omnigraph.server.tokens import Token
 
@@ -125,11 +126,15 @@ async def answer_request(route: Route, request: Request, hosting: Hosting) -> Re
     """Answer a request, or turn what went wrong into the body of an error."""
     hosted: HostedGraph | None = None
     request_id = cast(str, request.scope["omnigraph.request_id"])
+    record = _record_of(request)
+    record.route = route.path
+    record.action = None if route.action is None else str(route.action)
     try:
         token = cast("Token", request.scope["omnigraph.token"])
         if route.is_public:
             return _answer_at_once(route, request, hosting)
         hosted = _state_of(request).find_graph(request.path_params["graph_id"]) if route.is_of_graph else None
+        record.graph = None if hosted is None else hosted.id
         if route.action is not None:
             authorize(token, route.action, "the server" if hosted is None else hosted.uri)
         return await _answer(route, request, hosting, hosted, token)
@@ -139,6 +144,10 @@ async def answer_request(route: Route, request: Request, hosting: Hosting) -> Re
 
 def _state_of(request: Request) -> ServerState:
     return cast("ServerState", request.scope["omnigraph.state"])
+
+
+def _record_of(request: Request) -> RequestRecord:
+    return cast("RequestRecord", request.scope["omnigraph.record"])
 
 
 def _answer_at_once(route: Route, request: Request, hosting: Hosting) -> Response:
@@ -184,6 +193,7 @@ async def _answer(
             if etag is not None and etag in _parse_etags(request.headers.get("if-none-match")):
                 return Response(None, HTTPStatus.NOT_MODIFIED, {"ETag": etag, **_cache_headers(call)})
             answer, body = await run_watched(request.receive, deadline, lambda: _work(route, call, deadline))
+            _record_answer(_record_of(request), call, answer)
             headers = _list_headers(route, call, answer, etag)
             if answer.stream is None:
                 return Response(body, answer.status, headers, JSON)
@@ -192,6 +202,13 @@ async def _answer(
     finally:
         if call.upload is not None:
             call.upload.unlink(missing_ok=True)
+
+
+def _record_answer(record: RequestRecord, call: ServerCall, answer: Answer) -> None:
+    record.commit = answer.commit
+    record.branch = getattr(call.body, "branch", None) or getattr(call.query, "branch", None)
+    count = answer.fields.get("row_count")
+    record.rows = count if isinstance(count, int) else None
 
 
 def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, bytes]:

@@ -16,7 +16,7 @@ from omnigraph.pipeline import codes
 from omnigraph.pipeline.yaml_reader import YamlReader, node_span
 from omnigraph.server.settings import DEFAULT_BIND, Limits, ServedGraph, ServerSettings, is_graph_id, parse_bind
 
-_KEYS: Final = ("version", "bind", "public_url", "hosts", "tokens", "limits", "graphs")
+_KEYS: Final = ("version", "bind", "public_url", "hosts", "tokens", "audit", "limits", "graphs")
 _GRAPH_KEYS: Final = ("uri", "read_only", "storage_options")
 _VERSION: Final = 1
 
@@ -57,6 +57,7 @@ class _ConfigReader:
             actor=actor,
             hosts=self._read_hosts(found),
             limits=self._read_limits(found.get("limits")),
+            audit=self._read_audit(found.get("audit")),
         )
 
     def _read_graphs(self, node: Node | None) -> tuple[ServedGraph, ...]:
@@ -95,6 +96,10 @@ class _ConfigReader:
     def _read_path(self, node: Node | None, what: str) -> Path | None:
         text = None if node is None else self.yaml.read_text(node, what)
         return None if text is None else self._folder / text.value
+
+    def _read_audit(self, node: Node | None) -> Path | None:
+        found = {} if node is None else self.yaml.read_fields(node, "audit", ("file",), ("file",))
+        return self._read_path(found.get("file"), "file of audit")
 
     def _read_hosts(self, found: Mapping[str, Node]) -> tuple[str, ...]:
         hosts: list[str] = []

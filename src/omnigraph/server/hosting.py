@@ -21,6 +21,7 @@ from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
 from omnigraph.server.admission import Admission
 from omnigraph.server.errors import RequestError
+from omnigraph.server.request_log import RequestLog
 from omnigraph.server.settings import DEFAULT_GRAPH, ServedGraph, ServerSettings
 from omnigraph.server.tokens import Role, Token, TokenBook, make_token
 
@@ -81,6 +82,7 @@ class ServerState:
     everybody: Token | None
     """Who every request comes from, if the server asks for no token."""
     admission: Admission
+    log: RequestLog
     is_stale: bool = False
     """Whether the configuration changed to something that cannot be used; this state still holds."""
 
@@ -101,13 +103,20 @@ class ServerState:
 
 
 @dataclass(slots=True)
+class Traffic:
+    """How many requests are under way."""
+
+    requests: int = 0
+
+
+@dataclass(slots=True)
 class Hosting:
     """A running server: its current state, and what is under way."""
 
     state: ServerState
     uploads: Path
+    traffic: Traffic
     is_draining: bool = False
-    requests_under_way: int = 0
     deadlines: set[Deadline] = field(default_factory=set[Deadline])
     """Those of the work under way."""
     read_settings: ReadSettings | None = None
@@ -170,11 +179,15 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
     elif settings.tokens is None:
         made, text = make_token(settings.actor or "local", Role.ADMIN, "made for this run")
     book = TokenBook(settings.tokens, () if made is None else (made,))
-    state = ServerState(settings, {}, {}, book, everybody, Admission(settings.limits))
+    traffic = Traffic()
+    log = RequestLog(settings.audit, lambda: traffic.requests)
+    state = ServerState(settings, {}, {}, book, everybody, Admission(settings.limits), log)
     for each in settings.graphs:
         state = _with_graph(state, open_hosted_graph(each) if read_settings is None else _open_or_quarantine(each, 1))
     folder = TemporaryDirectory(prefix="omnigraph-server-")
-    hosting = Hosting(state, Path(folder.name), read_settings=read_settings, _folder=folder, _followed=settings)
+    hosting = Hosting(
+        state, Path(folder.name), traffic, read_settings=read_settings, _folder=folder, _followed=settings
+    )
     _log_rights(state)
     return hosting, text
 
@@ -210,13 +223,14 @@ def _with_graph(state: ServerState, opened: HostedGraph | UnopenedGraph) -> Serv
 def _follow_settings(state: ServerState, settings: ServerSettings) -> ServerState:
     """Return the state for new settings. Graphs that did not change stay open."""
     old = state.settings
-    if settings.bind != old.bind:
-        _log.warning("'bind' changed to %s: it needs a restart", settings.bind)
-        settings = replace(settings, bind=old.bind)
+    for name in ("bind", "audit"):
+        if getattr(settings, name) != getattr(old, name):
+            _log.warning("'%s' changed to %s: it needs a restart", name, getattr(settings, name))
+    settings = replace(settings, bind=old.bind, audit=old.audit)
     settings.check()
     tokens = state.tokens if settings.tokens == old.tokens else TokenBook(settings.tokens)
     admission = state.admission if settings.limits == old.limits else Admission(settings.limits)
-    found = ServerState(settings, {}, {}, tokens, state.everybody, admission)
+    found = ServerState(settings, {}, {}, tokens, state.everybody, admission, state.log)
     for each in settings.graphs:
         kept = state.graphs.get(each.id)
         opened = kept if kept is not None and kept.settings == each else _open_or_quarantine(each, 1)

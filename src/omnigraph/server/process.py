@@ -131,17 +131,17 @@ class _DrainingServer(uvicorn.Server):
         self._drain = asyncio.create_task(self._wait_for_requests())
 
     async def _wait_for_requests(self) -> None:
-        _log.info("draining: %d requests are under way", self._hosting.requests_under_way)
+        _log.info("draining: %d requests are under way", self._hosting.traffic.requests)
         end = monotonic() + self._hosting.state.settings.limits.drain_seconds
-        while self._hosting.requests_under_way and monotonic() < end and not self.force_exit:
+        while self._hosting.traffic.requests and monotonic() < end and not self.force_exit:
             await asyncio.sleep(_POLL_SECONDS)
-        if self._hosting.requests_under_way:
+        if self._hosting.traffic.requests:
             self._hosting.cancel_work()
             end = monotonic() + _EXTRA_SECONDS
-            while self._hosting.requests_under_way and monotonic() < end and not self.force_exit:
+            while self._hosting.traffic.requests and monotonic() < end and not self.force_exit:
                 await asyncio.sleep(_POLL_SECONDS)
-        if self._hosting.requests_under_way:
+        if self._hosting.traffic.requests:
             self.exit_code = _WORK_LEFT
             self.force_exit = True
-            print(f"{self._hosting.requests_under_way} requests were left", file=sys.stderr)  # noqa: T201
+            print(f"{self._hosting.traffic.requests} requests were left", file=sys.stderr)  # noqa: T201
         self.should_exit = True

@@ -79,6 +79,8 @@ class ServerSettings:
     hosts: tuple[str, ...] = ()
     """Names that requests may use for this server, beside those of loopback."""
     limits: Limits = Limits()
+    audit: Path | None = None
+    """The file of the audit. Without one, its lines go to the log, at the level INFO."""
 
     @property
     def address(self) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.gate import Action, list_actions
+from omnigraph.server.request_log import METRICS_TYPE
 from omnigraph.server.requests import ReadPlace
 from omnigraph.server.wire import id_of, info_to_wire, snapshot_to_wire
 
@@ -55,6 +56,11 @@ def get_caller(call: ServerCall) -> Answer:
     )
 
 
+def get_metrics(call: ServerCall) -> Answer:
+    """Give the counts of requests to Prometheus."""
+    return Answer(stream=iter([call.state.log.export_metrics()]), media_type=METRICS_TYPE)
+
+
 def list_graphs(call: ServerCall) -> Answer:
     """List the graphs that are served."""
     return Answer(
@@ -100,6 +106,7 @@ ROUTES: Final = (
     Route("GET", "/healthz", get_health, None, is_public=True),
     Route("GET", "/readyz", get_readiness, None, is_public=True),
     Route("GET", "/whoami", get_caller, None),
+    Route("GET", "/metrics", get_metrics, Action.ADMIN, formats=(METRICS_TYPE,)),
     Route("GET", "/graphs", list_graphs, Action.GRAPH_LIST),
     Route("GET", "/graphs/{graph_id}", get_graph, Action.READ),
     Route("GET", "/graphs/{graph_id}/snapshot", get_snapshot, Action.READ, query=ReadPlace),
