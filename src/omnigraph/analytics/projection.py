@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, cast, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from omnigraph.analytics.centrality import compute_betweenness
 from omnigraph.analytics.communities import propagate_labels
 from omnigraph.analytics.components import compute_cores, find_components
 from omnigraph.analytics.distances import UNREACHABLE, measure_hops, measure_paths
+from omnigraph.analytics.exchange import list_edges, list_nodes, make_adjacency_matrix, make_networkx_graph
 from omnigraph.analytics.likeness import (
     LinkMetric,
     SimilarityMetric,
@@ -42,6 +43,9 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Positions
 from omnigraph.read.rows import Filter
 from omnigraph.storage.columns import Values, take_where
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 LARGEST_DIMENSION: Final = 4096
 NodeReference = str | Mapping[str, object] | Sequence[object] | int
@@ -218,15 +222,37 @@ class GraphProjection:
         flat = cast("pa.FloatArray", pa.array(vectors.ravel()))
         return run.finish(vector=cast("Values", pa.FixedSizeListArray.from_arrays(flat, dimension)))
 
+    # ----------------------------------------------------------------------------------------- other tools
+
+    def nodes(self, *, timeout: Timeout = None) -> pa.Table:
+        """Return the type and the id of each node, ordered by both. Algorithms and matrices number nodes this way."""
+        return list_nodes(self._load().projected)
+
+    def edges(self, *, timeout: Timeout = None) -> pa.Table:
+        """Return the edges as they are followed: ``from_type``, ``from``, ``to_type``, ``to``, ``weight``."""
+        return list_edges(self._load().projected)
+
+    def to_scipy(self, *, timeout: Timeout = None) -> csr_array:
+        """Return a sparse matrix of the weights, or of the numbers of edges; rows and columns are :meth:`nodes`."""
+        return make_adjacency_matrix(self._load().projected)
+
+    def to_networkx(self, *, timeout: Timeout = None) -> Any:
+        """Return a ``networkx.MultiDiGraph`` of ids, or of pairs of type and id if there are several node types."""
+        return make_networkx_graph(self._load().projected)
+
     # ----------------------------------------------------------------------------------------- running
 
     def _begin(self, algorithm: str, parameters: Mapping[str, Json]) -> _AlgorithmRun:
+        """Read the projection at its commit, for an algorithm."""
+        return replace(self._load(), algorithm=algorithm, parameters=parameters)
+
+    def _load(self) -> _AlgorithmRun:
         """Read the projection at its commit."""
         snapshot = take_snapshot(self._target.manifest, self._spec.branch, self._spec.at)
         catalog = load_schema_of(self._target.manifest, snapshot.schema_ir_hash).catalog
         plan = plan_projection(self._spec, catalog)
         projected = load_projection(snapshot, catalog, plan)
-        return _AlgorithmRun(algorithm, parameters, snapshot, plan, projected, self._target)
+        return _AlgorithmRun("", {}, snapshot, plan, projected, self._target)
 
     def __repr__(self) -> str:
         spec = self._spec

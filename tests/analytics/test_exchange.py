@@ -1,0 +1,91 @@
+"""Projections for other tools: tables, SciPy and NetworkX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import Cancelled, Unsupported
+from omnigraph.graph import Graph
+from omnigraph.read.rows import scan
+
+SCHEMA = """
+node Port { code: String @key }
+node Vessel { name: String @key }
+edge Leg: Port -> Port { km: F64 }
+edge CallsAt: Vessel -> Port
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    made = og.init(tmp_path / "ports.og", SCHEMA)
+    legs = [("rot", "ham", 300.0), ("ham", "osl", 500.0), ("rot", "ham", 0.0), ("osl", "osl", 1.0)]
+    made.load(
+        [
+            *({"type": "Port", "data": {"code": code}} for code in ("rot", "ham", "osl")),
+            {"type": "Vessel", "data": {"name": "rot"}},
+            *({"edge": "Leg", "from": a, "to": b, "data": {"km": km}} for a, b, km in legs),
+            {"edge": "CallsAt", "from": "rot", "to": "rot"},
+        ]
+    )
+    return made
+
+
+def test_edges_are_a_table(graph: Graph) -> None:
+    legs = graph.analytics.project(["Port"], ["Leg"], weight="km")
+    assert legs.nodes().to_pydict() == {"type": ["Port"] * 3, "id": ["ham", "osl", "rot"]}
+    rows = legs.edges().to_pylist()
+    assert sorted((row["from"], row["to"], row["weight"]) for row in rows) == [
+        ("ham", "osl", 500.0),
+        ("osl", "osl", 1.0),
+        ("rot", "ham", 0.0),
+        ("rot", "ham", 300.0),
+    ]
+    everything = graph.analytics.project(edges={"CallsAt": "in"}).edges().to_pylist()
+    assert everything == [{"from_type": "Port", "from": "rot", "to_type": "Vessel", "to": "rot"}]
+
+
+def test_a_matrix_sums_parallel_edges_and_is_a_copy(graph: Graph) -> None:
+    counted, weighed = (graph.analytics.project(["Port"], ["Leg"], weight=weight) for weight in (None, "km"))
+    ranks = weighed.pagerank().rows
+    matrix: Any = weighed.to_scipy()
+    assert matrix.toarray().tolist() == [[0, 500, 0], [0, 1, 0], [300, 0, 0]]
+    assert counted.to_scipy().toarray().tolist() == [[0, 1, 0], [0, 1, 0], [2, 0, 0]]
+    matrix.data[:] = 0
+    assert weighed.pagerank().rows == ranks
+
+
+def test_networkx_has_the_same_nodes_and_edges(graph: Graph) -> None:
+    made = graph.analytics.project(["Port"], ["Leg"], weight="km").to_networkx()
+    assert dict(made.nodes(data="type")) == {"ham": "Port", "osl": "Port", "rot": "Port"}
+    assert sorted(made.edges(data="weight")) == [
+        ("ham", "osl", 500.0),
+        ("osl", "osl", 1.0),
+        ("rot", "ham", 0.0),
+        ("rot", "ham", 300.0),
+    ]
+    mixed = graph.analytics.to_networkx()
+    assert set(mixed.nodes) == {("Port", "ham"), ("Port", "osl"), ("Port", "rot"), ("Vessel", "rot")}
+    assert mixed.has_edge(("Vessel", "rot"), ("Port", "rot"))
+    assert mixed.number_of_edges() == 5
+
+
+def test_what_is_not_installed_is_said(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nothing(name: str) -> None:
+        """There is no module of that name."""
+
+    monkeypatch.setattr(scan, "find_spec", find_nothing)
+    with pytest.raises(Unsupported, match="networkx is not installed"):
+        graph.analytics.to_networkx()
+
+
+def test_deadlines_hold(graph: Graph) -> None:
+    cancelled = og.Deadline()
+    cancelled.cancel()
+    for call in (graph.analytics.nodes, graph.analytics.edges, graph.analytics.to_scipy, graph.analytics.to_networkx):
+        with pytest.raises(Cancelled):
+            call(timeout=cancelled)
