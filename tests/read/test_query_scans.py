@@ -13,8 +13,10 @@ from omnigraph.graph import Graph
 from omnigraph.language.query import compile_query
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.frames import Strategy
+from omnigraph.read.match import join
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query, run_query
 from omnigraph.storage.table import Table
+from tests.counting import counting_scans
 
 SCHEMA = """
 node Person { name: String @key  age: I64  city: String? }
@@ -100,3 +102,57 @@ def test_a_plan_is_kept_for_sizes_and_not_beyond_its_query(graph: Graph) -> None
     long = QueryRequest(f"{request.source}  // {'long ' * 20_000}")
     plans = [plan_query(graph._manifest, graph.snapshot(), long, QueryOptions()).plan for _ in range(2)]
     assert plans[0] is not plans[1]
+
+
+# --------------------------------------------------------------------------------------------- conditions in the scan
+
+
+@pytest.mark.parametrize(
+    ("clauses", "found"),
+    [
+        ('$p: Person  $p.name contains "p4"', 11),
+        ('$p: Person  $p.name starts_with "p4"', 11),
+        ('$p: Person  $p.name ends_with "4"', 5),
+        ('$p: Person  $p.name contains "p4"  $p.age > 44', 5),
+        ('$p: Person  $p.name contains "p4" or $p.age = 7', 12),
+        ("$p: Person  $p.city is null  $p.age < 3", 3),
+        ("$p: Person  $p.city is not null", 0),
+        ("$p: Person  $p.name contains $none", 0),
+        # Equal to a value of what is bound already.
+        ('$q: Person { name: "p7" }  $p: Person  $p.age = $q.age', 1),
+        ("$q: Person  $q.age in [3, 5]  $p: Person  $p.name = $q.name", 2),
+        ("$q: Person  $q.age in [3, 5]  $p: Person  $q.name = $p.name  $p.age > 3", 1),
+    ],
+)
+def test_a_scan_reads_only_what_satisfies_the_conditions(graph: Graph, clauses: str, found: int) -> None:
+    text = f"query q($none: String?) {{ match {{ {clauses} }} return {{ $p.age }} }}"
+    options = QueryOptions(strategy=Strategy.INDEX)
+    with counting_scans() as rows_read:
+        rows = run_query(graph._manifest, QueryRequest(text), MAIN, options=options).rows
+    in_memory = run_query(graph._manifest, QueryRequest(text), MAIN, options=QueryOptions(strategy=Strategy.ARRAYS))
+    assert sorted(map(str, rows)) == sorted(map(str, in_memory.rows))
+    assert len(rows) == found
+    bound = 2 if "$q" in clauses else 0
+    assert rows_read() <= 2 * (found + bound) < PEOPLE, "ids are read first, and then what is shown of these rows"
+
+
+def test_a_join_with_many_values_and_one_below_a_ranking_are_not_restricted(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "match { $q: Person  $p: Person  $p.age = $q.age } return { $p.name, $q.name }"
+    monkeypatch.setattr(join, "MAX_LISTED_VALUES", 3)
+    assert len(ask(graph, text)) == PEOPLE
+    far = f"{text.replace('$q: Person ', '$q: Person { age: 7 } ')} order {{ $p.name }}"
+    assert ask(graph, far) == [{"p.name": "p7", "q.name": "p7"}]
+
+
+def test_a_condition_on_a_column_that_a_branch_lacks_leaves_the_others_to_the_storage(graph: Graph) -> None:
+    graph.create_branch("old")
+    graph.apply_schema(SCHEMA.replace("age: I64", 'age: I64  kind: String @default("new")  note: String?'))
+    options = QueryOptions(strategy=Strategy.INDEX)
+    for clause, count in (('$p.kind starts_with "n"', 11), ("$p.note is null", 11), ('$p.kind contains "x"', 0)):
+        text = f'query q() {{ match {{ $p: Person  $p.name contains "p4"  {clause} }} return {{ $p.age }} }}'
+        with counting_scans() as rows_read:
+            rows = run_query(graph._manifest, QueryRequest(text), "old", options=options).rows
+        assert len(rows) == count
+        assert rows_read() <= 22, "the nodes that the other condition finds, and their ages"

@@ -13,6 +13,7 @@ from omnigraph.storage.filters import (
     Condition,
     JoinedConditions,
     NullCondition,
+    PartCondition,
     ValueCondition,
     ValueIn,
 )
@@ -29,6 +30,7 @@ CONDITIONS: list[Condition] = [
     ValueCondition("date", TYPES["date"], ComparisonOperator.NOT_EQUAL, -719_162),
     ValueCondition("datetime", TYPES["datetime"], ComparisonOperator.LESS, 253_402_300_799_999),
     ValueCondition("string", TYPES["string"], None),
+    PartCondition("string", ComparisonOperator.STARTS_WITH, "50%_ it's\\"),
     NullCondition("date"),
     AnyCondition("i32"),
     AnyCondition("i32", (ValueCondition("i32", TYPES["i32"], ComparisonOperator.EQUAL, 3), NullCondition("i32"))),

@@ -19,6 +19,7 @@ from omnigraph.storage.filters import (
     Condition,
     JoinedConditions,
     NullCondition,
+    PartCondition,
     ValueCondition,
     ValueIn,
 )
@@ -37,6 +38,8 @@ def _encode(condition: Condition) -> _Encoded:
     match condition:
         case ValueCondition():
             return ["compare", condition.column, condition.operator, condition.value]
+        case PartCondition():
+            return ["part", condition.column, condition.operator, condition.text]
         case NullCondition():
             return ["null", condition.column]
         case AnyCondition():
@@ -64,6 +67,9 @@ def _decode(encoded: _Encoded, type_of: TypeOfColumn) -> Condition:
             column, operator, value = cast("tuple[str, str | None, ConstantValue]", rest)
             compared = None if operator is None else ComparisonOperator(operator)
             return ValueCondition(column, type_of(column), compared, value)
+        case "part":
+            column, operator, part = cast("tuple[str, str, str]", rest)
+            return PartCondition(column, ComparisonOperator(operator), part)
         case "null":
             return NullCondition(cast(str, rest[0]))
         case "any":

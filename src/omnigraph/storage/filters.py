@@ -127,6 +127,37 @@ _KERNELS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class PartCondition:
+    """A text column contains a text, starts with it or ends with it."""
+
+    column: str
+    operator: ComparisonOperator
+    text: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def to_sql(self) -> str:
+        """Return the test as a function call, which Lance answers by an index if there is one."""
+        return f"{PART_OPERATORS[self.operator]}({quote_name(self.column)}, {quote_text(self.text)})"
+
+    def evaluate(self, rows: pa.Table) -> Mask:
+        """Evaluate the test with Arrow."""
+        kernel = "match_substring" if self.operator is ComparisonOperator.CONTAINS else PART_OPERATORS[self.operator]
+        return cast(Mask, pc.call_function(kernel, [rows[self.column]], pc.MatchSubstringOptions(self.text)))
+
+
+PART_OPERATORS: Final = {
+    ComparisonOperator.CONTAINS: "contains",
+    ComparisonOperator.STARTS_WITH: "starts_with",
+    ComparisonOperator.ENDS_WITH: "ends_with",
+}
+"""The operators that look for a part of a text, with the functions of SQL."""
+
+
+@dataclass(frozen=True, slots=True)
 class NullCondition:
     """The column is null."""
 

@@ -41,12 +41,13 @@ from omnigraph.read.frames.frame import (
 from omnigraph.read.frames.kernels import convert_number
 from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions
 from omnigraph.read.frames.paths import FindEdges, PathForest, PathSet, make_chains, make_paths
-from omnigraph.read.frames.pushdown import to_condition
+from omnigraph.read.frames.pushdown import ID, to_condition, to_membership
 from omnigraph.read.frames.query_tables import QueryTables, Strategy
 from omnigraph.read.frames.version_delta import VersionDelta
 
 __all__ = [
     "FEW_ROWS",
+    "ID",
     "Cache",
     "ChunkedValues",
     "CompactPositions",
@@ -94,4 +95,5 @@ __all__ = [
     "read_contents",
     "shared_cache",
     "to_condition",
+    "to_membership",
 ]

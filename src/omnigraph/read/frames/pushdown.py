@@ -23,10 +23,12 @@ from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.comparisons import MIRRORED, list_equalities
 from omnigraph.read.frames.evaluation import EvaluationContext, QueryConstant, evaluate_constant, fold_constants
 from omnigraph.storage.filters import (
+    PART_OPERATORS,
     AnyCondition,
     Condition,
     JoinedConditions,
     NullCondition,
+    PartCondition,
     ValueCondition,
     ValueIn,
     compare_column,
@@ -58,16 +60,19 @@ def _convert(predicate: Predicate, variable: str, evaluation: EvaluationContext)
         case Compare(PropertyValue(of, name, type_), operator, right) if of == variable and isinstance(
             right, QueryConstant
         ):
+            value = evaluate_constant(right, evaluation)
+            if operator in PART_OPERATORS and not type_.is_list:
+                return AnyCondition(name) if value is None else PartCondition(name, operator, cast(str, value))
             if operator not in MIRRORED:
                 return None
-            return compare_column(name, type_, operator, evaluate_constant(right, evaluation)) or AnyCondition(name)
+            return compare_column(name, type_, operator, value) or AnyCondition(name)
         case Compare(left, operator, PropertyValue(of, name, type_)) if of == variable and isinstance(
             left, QueryConstant
         ):
             value = evaluate_constant(left, evaluation)
             if operator in MIRRORED:
                 return compare_column(name, type_, MIRRORED[operator], value) or AnyCondition(name)
-            return _to_membership(name, type_, value) if left.type.is_list else None
+            return to_membership(name, type_, value) if left.type.is_list else None
         case _:
             return None
 
@@ -128,7 +133,7 @@ _INVERSE: Final = {
 }
 
 
-def _to_membership(column: str, type_: ValueType, items: ConstantValue) -> Condition:
+def to_membership(column: str, type_: ValueType, items: ConstantValue) -> Condition:
     """The condition that the column equals one of the items of a list."""
     if items is None:
         return AnyCondition(column)

@@ -35,20 +35,36 @@ from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, Mask, Positions, evaluate_predicate, number_tuples
 from omnigraph.read.match.counting import reduce_frame
 from omnigraph.read.match.expand import execute_connect, execute_connect_edges, execute_expand, execute_expand_edges
-from omnigraph.read.match.join import cross_frames, find_join_comparison, join_frames, outer_join_frames
+from omnigraph.read.match.join import (
+    cross_frames,
+    find_join_comparison,
+    join_frames,
+    outer_join_frames,
+    restrict_join,
+)
 from omnigraph.read.match.liveness import Leaf, MatchSpine, SpineStep, StepPlan, Variables, build_spine
 from omnigraph.read.match.ranked_scan import IN_RANKING, RANKED_BY_STORAGE, execute_ranked_scan, plan_ranked_scan
 from omnigraph.read.match.scan_nodes import execute_scan
 from omnigraph.read.search import execute_fuse, execute_top_ranked
+from omnigraph.storage.filters import Condition
 
 _FIRST_PIECE: Final = 1_024
 _PIECE: Final = 65_536
 """A match that runs in pieces takes this many leaf rows at a time, fewer at first."""
 
 
-def execute_match(plan: MatchPlan, needed: Variables, context: QueryContext, outer: Frame | None = None) -> Frame:
-    """Return all rows of a match, with the variables that are needed. ``outer`` is the input of an inner plan."""
-    frame, steps = _execute_start(build_spine(plan, needed), context, outer)
+def execute_match(
+    plan: MatchPlan,
+    needed: Variables,
+    context: QueryContext,
+    outer: Frame | None = None,
+    restrictions: Sequence[Condition] = (),
+) -> Frame:
+    """Return all rows of a match, with the variables that are needed.
+
+    ``outer`` is the input of an inner plan. Rows whose leaf does not satisfy the ``restrictions`` may be left out.
+    """
+    frame, steps = _execute_start(build_spine(plan, needed), context, outer, restrictions)
     for task in _group_into_tasks(steps):
         frame = _execute_task(task, frame, context)
     return frame
@@ -119,7 +135,7 @@ def _is_join(below: StepPlan, above: StepPlan) -> bool:
 
 
 def _execute_start(
-    spine: MatchSpine, context: QueryContext, outer: Frame | None
+    spine: MatchSpine, context: QueryContext, outer: Frame | None, restrictions: Sequence[Condition] = ()
 ) -> tuple[Frame, tuple[SpineStep, ...]]:
     """Return the rows of the leaf and the steps that are left: all of them, or all but a ranking of the leaf."""
     first = spine.steps[0] if spine.steps else None
@@ -127,7 +143,7 @@ def _execute_start(
         frame = _execute_ranked_leaf(first.plan, first.needed, context)
         if frame is not None:
             return frame, spine.steps[1:]
-    return _execute_leaf(spine, context, outer), spine.steps
+    return _execute_leaf(spine, context, outer, restrictions), spine.steps
 
 
 def _execute_ranked_leaf(plan: TopRanked, needed: Variables, context: QueryContext) -> Frame | None:
@@ -146,15 +162,20 @@ def _execute_ranked_leaf(plan: TopRanked, needed: Variables, context: QueryConte
     return reduce_frame(frame, needed)
 
 
-def _execute_leaf(spine: MatchSpine, context: QueryContext, outer: Frame | None) -> Frame:
+def _execute_leaf(
+    spine: MatchSpine, context: QueryContext, outer: Frame | None, restrictions: Sequence[Condition]
+) -> Frame:
     with context.recorder.measure(spine.leaf) as stats:
-        return stats.add_frame(reduce_frame(_read_leaf(spine.leaf, spine.needed, context, outer), spine.needed))
+        frame = _read_leaf(spine.leaf, spine.needed, context, outer, restrictions)
+        return stats.add_frame(reduce_frame(frame, spine.needed))
 
 
-def _read_leaf(leaf: Leaf, needed: Variables, context: QueryContext, outer: Frame | None) -> Frame:
+def _read_leaf(
+    leaf: Leaf, needed: Variables, context: QueryContext, outer: Frame | None, restrictions: Sequence[Condition]
+) -> Frame:
     match leaf:
         case NodeScan():
-            return execute_scan(leaf, context)
+            return execute_scan(leaf, context, restrictions)
         case Outer():
             return Frame(1) if outer is None else outer
         case Fuse():
@@ -226,7 +247,8 @@ def _execute_cross(frame: Frame, plan: Cross, task: _Task, context: QueryContext
         return cross_frames(frame, execute_match(plan.right, task.needed, context))
     comparison = task.join.predicate
     assert isinstance(comparison, Compare)
-    right = execute_match(plan.right, task.needed | variables_of(comparison), context)
+    restrictions = restrict_join(frame, plan, comparison, context)
+    right = execute_match(plan.right, task.needed | variables_of(comparison), context, restrictions=restrictions)
     return join_frames(frame, right, comparison, context)
 
 

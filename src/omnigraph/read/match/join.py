@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Unsupported
-from omnigraph.language.query import Compare, ComparisonOperator
-from omnigraph.language.query.plan import Cross, Select, variables_of
+from omnigraph.language.query import Compare, ComparisonOperator, Identity, PropertyValue
+from omnigraph.language.query.plan import Cross, NodeScan, Select, TopRanked, variables_of
+from omnigraph.language.types import INTEGERS, Scalar
+from omnigraph.language.values import ConstantValue
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import (
+    ID,
     EntityColumn,
     EntitySet,
     Frame,
@@ -22,12 +25,16 @@ from omnigraph.read.frames import (
     empty_positions,
     evaluate,
     evaluate_predicate,
+    to_membership,
 )
 from omnigraph.read.match.counting import check_countable, multiply_rows, weights_of
-from omnigraph.read.match.liveness import StepPlan, all_bound_variables
-from omnigraph.storage.columns import Values, encode_values
+from omnigraph.read.match.liveness import StepPlan, all_bound_variables, build_spine
+from omnigraph.storage.columns import Values, encode_values, to_list
+from omnigraph.storage.filters import MAX_LISTED_VALUES, Condition
 
 _LARGEST_PRODUCT: Final = 2**31
+_LISTED: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
+"""The types of values that a condition lists."""
 _PAIRS_AT_ONCE: Final = 1_000_000
 """A nested loop join makes and compares so many pairs at a time."""
 
@@ -59,16 +66,44 @@ def find_join_comparison(product: Cross, above: StepPlan) -> Compare | None:
     return None
 
 
+def restrict_join(left: Frame, product: Cross, compare: Compare, context: QueryContext) -> list[Condition]:
+    """Return conditions for the scan of the right side: that its value is among those of the left, if these are few.
+
+    A ranking above the scan has to see all of its nodes.
+    """
+    ours, theirs = compare.left, compare.right
+    if not variables_of(ours) <= left.bindings.keys():
+        ours, theirs = theirs, ours
+    spine = build_spine(product.right, frozenset())
+    if (
+        not _is_equality(compare)
+        or ours.type.scalar not in _LISTED
+        or not isinstance(spine.leaf, NodeScan)
+        or not isinstance(theirs, PropertyValue | Identity)
+        or theirs.variable != spine.leaf.variable
+        or any(isinstance(step.plan, TopRanked) for step in spine.steps)
+    ):
+        return []
+    column = theirs.name if isinstance(theirs, PropertyValue) else ID
+    values = evaluate(ours, left, context.evaluation).unique().drop_null()
+    if len(values) > MAX_LISTED_VALUES:
+        return []
+    condition = to_membership(column, theirs.type, tuple(cast("list[ConstantValue]", to_list(values))))
+    return [] if condition.to_sql() is None else [condition]
+
+
+def _is_equality(compare: Compare) -> bool:
+    """Whether equal values of one type are compared, so that codes can be matched."""
+    ours, theirs = compare.left.type, compare.right.type
+    return compare.operator is ComparisonOperator.EQUAL and ours.scalar is theirs.scalar and not ours.is_list
+
+
 def join_frames(left: Frame, right: Frame, compare: Compare, context: QueryContext) -> Frame:
     """Join two frames by a comparison. Equality of one type matches codes; anything else is a nested loop."""
     ours, theirs = compare.left, compare.right
     if not variables_of(ours) <= left.bindings.keys():
         ours, theirs = theirs, ours
-    if (
-        compare.operator is ComparisonOperator.EQUAL
-        and ours.type.scalar is theirs.type.scalar
-        and not ours.type.is_list
-    ):
+    if _is_equality(compare):
         values = (evaluate(ours, left, context.evaluation), evaluate(theirs, right, context.evaluation))
         return _pair_rows(left, right, *_find_equal_pairs(*values))
     left_rows = max(1, _PAIRS_AT_ONCE // max(1, right.num_rows))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import compress
+from operator import not_
 from typing import Final, TypeGuard
 
 import numpy as np
@@ -43,10 +45,11 @@ _SMALL: Final = 20_000
 """A table of at most so many rows is always loaded: the next query finds it in memory."""
 
 
-def execute_scan(plan: NodeScan, context: QueryContext) -> Frame:
-    """Return the nodes that satisfy the predicates of a scan."""
+def execute_scan(plan: NodeScan, context: QueryContext, restrictions: Sequence[Condition] = ()) -> Frame:
+    """Return the nodes that satisfy the predicates of a scan, and conditions that came up while the query runs."""
     type_ = context.catalog.nodes[plan.node_type]
     pushed, rest = split_predicates(plan.predicates, plan.variable, type_, context.evaluation)
+    pushed += [each for condition in restrictions for each in _to_id_condition(condition, type_) or [condition]]
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
     pushed += [ValueIn(("id",), context.search.find_matching_ids(text, type_.table_key)) for text in texts]
     rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
@@ -54,7 +57,9 @@ def execute_scan(plan: NodeScan, context: QueryContext) -> Frame:
     context.recorder.record_access_path(_name_access(pushed, type_, context, is_pushed=is_pushed))
     if is_pushed:
         nodes: WholeTable | PartialTable = context.tables.partial_table_of(type_)
-        positions = _filter_in_storage(pushed, nodes, type_, context)
+        is_decided = [_is_decided_by_storage(condition, type_, context) for condition in pushed]
+        positions = _filter_in_storage(list(compress(pushed, is_decided)), nodes, type_, context)
+        positions = _filter_positions(list(compress(pushed, map(not_, is_decided))), nodes, positions)
     else:
         nodes = context.tables.full_table_of(type_)
         positions = _filter_in_memory(pushed, nodes)
@@ -109,8 +114,12 @@ def _to_id_condition(condition: Condition, type_: NodeType | EdgeType) -> list[C
 
 
 def _should_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
-    """Whether the storage filters by the conditions, instead of loading the table."""
-    return bool(conditions) and not _should_load_table(type_, context) and _can_push_down(conditions, type_, context)
+    """Whether the storage filters by some of the conditions, instead of loading the table."""
+    return (
+        bool(conditions)
+        and not _should_load_table(type_, context)
+        and any(_is_decided_by_storage(condition, type_, context) for condition in conditions)
+    )
 
 
 def _should_load_table(type_: NodeType, context: QueryContext) -> bool:
@@ -122,13 +131,11 @@ def _should_load_table(type_: NodeType, context: QueryContext) -> bool:
     return pin.row_count <= _SMALL or context.tables.is_loaded(type_)
 
 
-def _can_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
-    """Whether the storage can decide all conditions: it has their columns as the schema declares them."""
-    if any(condition.to_sql() is None for condition in conditions):
-        return False
+def _is_decided_by_storage(condition: Condition, type_: NodeType, context: QueryContext) -> bool:
+    """Whether the storage can decide a condition: it is short enough, and the table has its columns as declared."""
     stored = context.snapshot.table(type_.table_key).schema
-    columns = {column for condition in conditions for column in condition.columns}
-    return all(has_declared_column(type_, stored, column) for column in columns)
+    are_declared = all(has_declared_column(type_, stored, column) for column in condition.columns)
+    return are_declared and condition.to_sql() is not None
 
 
 def _filter_in_storage(
@@ -145,11 +152,17 @@ def _filter_in_memory(conditions: Sequence[Condition], nodes: WholeTable) -> Pos
     """Locate the rows by conditions on the id first, and evaluate the other conditions on what is left."""
     ids = [condition.values for condition in conditions if is_id_condition(condition)]
     positions = _intersect_ids(ids, nodes) if ids else nodes.all_positions()
+    return _filter_positions([each for each in conditions if not is_id_condition(each)], nodes, positions)
+
+
+def _filter_positions(
+    conditions: Sequence[Condition], nodes: WholeTable | PartialTable, positions: Positions
+) -> Positions:
+    """Keep the positions whose values satisfy all conditions; a table that lags gives the values of a newer column."""
     for condition in conditions:
-        if not is_id_condition(condition):
-            rows = pa.table({column: nodes.take_values(column, positions) for column in condition.columns})
-            mask = pa.table({"mask": condition.evaluate(rows)})
-            positions = positions[to_bool_array(column_of(mask, "mask"))]
+        rows = pa.table({column: nodes.take_values(column, positions) for column in condition.columns})
+        mask = pa.table({"mask": condition.evaluate(rows)})
+        positions = positions[to_bool_array(column_of(mask, "mask"))]
     return positions
 
 
@@ -178,4 +191,5 @@ def finds_by_id(plan: NodeScan, context: QueryContext) -> bool:
 def _name_access(pushed: Sequence[Condition], type_: NodeType, context: QueryContext, *, is_pushed: bool) -> str:
     if not is_pushed:
         return "in memory" if context.tables.is_loaded(type_) else "read whole"
-    return _BY_ID if any(map(is_id_condition, pushed)) else "filtered by the storage"
+    is_found = any(is_id_condition(each) and each.to_sql() is not None for each in pushed)
+    return _BY_ID if is_found else "filtered by the storage"
