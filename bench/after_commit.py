@@ -67,16 +67,12 @@ class Asked:
     def __init__(self, folder: Path, people: int, follows: int) -> None:
         chance = np.random.default_rng(1)
         self.names = np.array([f"person-{number:08d}" for number in range(people)])
-        ends = self.names[chance.integers(0, people, (2, follows))]
+        begins, ends = (pa.array(self.names).take(chance.integers(0, people, follows)) for _ in range(2))
         ages, years = chance.integers(0, 90, people), chance.integers(1990, 2020, follows)
         self.graph = og.init(folder / "people.og", SCHEMA)
         self.graph.load(
             nodes={"Person": pa.table({"name": pa.array(self.names), "age": pa.array(ages, pa.int32())})},
-            edges={
-                "Knows": pa.table(
-                    {"from": pa.array(ends[0]), "to": pa.array(ends[1]), "since": pa.array(years, pa.int32())}
-                )
-            },
+            edges={"Knows": pa.table({"from": begins, "to": ends, "since": pa.array(years, pa.int32())})},
             indexes="always",
         )
         self.used = people
