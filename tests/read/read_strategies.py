@@ -508,7 +508,7 @@ def _face(scope: _Scope) -> str:
 
 def _from_face(scope: _Scope, begin: str) -> str:
     """A traversal from a variable of an interface: for one of its types, or for each another one."""
-    end = scope.new_name("n")
+    end = scope.new_name("g")
     match scope.chosen(["within", "within", "across", "across", "to a port"]):
         case "within":
             word, type_ = scope.draw(st.sampled_from([("tows", "Vessel"), ("escorts", "Vessel"), ("near", "Port")]))
