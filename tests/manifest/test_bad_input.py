@@ -187,8 +187,8 @@ def test_a_damaged_row_of_a_commit_is_named(graph: Graph, root: Path, cells: dic
     head = graph.commits()[0].id
     edit_row(root, head, **cells)
     damaged = rf"malformed row '{head}' in __manifest: .*{said}"
-    assert_refused(root, StorageError, damaged, omnigraph.open(root, "ro").commits)
-    assert_refused(root, StorageError, damaged, omnigraph.open(root).commits)
+    assert_refused(root, StorageError, damaged, lambda: omnigraph.open(root, "ro").commits())
+    assert_refused(root, StorageError, damaged, lambda: omnigraph.open(root).commits())
 
 
 def test_a_row_of_an_unknown_kind_is_passed_over(root: Path) -> None:

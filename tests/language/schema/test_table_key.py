@@ -23,6 +23,10 @@ OTHER_THINGS = {
     "cli/load.py": "app, _, number",  # a txn
     "language/schema/identity.py": "_fnv1a(f",
     "language/schema/migration.py": "entity = f",  # a type or a property, interfaces too
+    "server/app.py": "authority.partition",  # a host and a port
+    "server/openapi.py": "for part in route.path",
+    "server/requests.py": "app, colon, number",  # a txn
+    "server/settings.py": "host, colon, port",
     "storage/failpoints.py": "match text.split",
     "write/evolve/refusals.py": "entity.partition",
 }
