@@ -41,6 +41,7 @@ SPECIAL: dict[str, OmniGraphError] = {
     ),
     "DeadlineExceeded": errors.DeadlineExceeded(2.5),
     "Cancelled": errors.Cancelled(),
+    "MemoryExceeded": errors.MemoryExceeded("Sort $a", 2_000_000, 900, 1_000_000),
     "TooManyRequests": errors.TooManyRequests("busy", 2),
     "OutcomeUnknown": errors.OutcomeUnknown("01J", "the connection broke"),
 }

@@ -20,7 +20,7 @@
       FormatError                 use the release that fits
         FormatTooNew, FormatTooOld
       LimitError                  ask for less, or raise the limit
-        DeadlineExceeded, Cancelled, ResultTooLarge, TooManyRequests
+        DeadlineExceeded, Cancelled, MemoryExceeded, ResultTooLarge, TooManyRequests
       OperatorError               somebody has to look
         RecoveryError, DriftDetected, GraphMoved, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable,
         ServerUnavailable
@@ -543,6 +543,33 @@ class Cancelled(LimitError):
 
     def __init__(self) -> None:
         super().__init__("cancelled", hint="nothing was changed")
+
+
+class MemoryExceeded(LimitError):
+    """A step of a query needs more memory than the query may use. Nothing was changed."""
+
+    code = "memory_exceeded"
+
+    def __init__(self, step: str, asked: int, held: int, budget: int) -> None:
+        super().__init__(
+            f"{step or 'a query'} needs {_print_bytes(asked)}; of {_print_bytes(budget)} for queries "
+            f"{_print_bytes(max(0, budget - held))} are left",
+            hint="filter more, return less, or allow more: memory= or --memory, and OMNIGRAPH_QUERY_BYTES",
+            details={"step": step, "asked": asked, "held": held, "budget": budget},
+        )
+        self.step = step
+        self.asked = asked
+        self.held = held
+        self.budget = budget
+        self.is_for_one_row = False
+        """Whether the step needs so much for a single row."""
+
+
+def _print_bytes(nbytes: int) -> str:
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= size:
+            return f"{nbytes / size:,.1f} {unit}"
+    return f"{nbytes:,} bytes"
 
 
 class ResultTooLarge(LimitError):

@@ -24,6 +24,7 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import Tag
+from omnigraph.read.memory import MemoryLimit, parse_bytes
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind
@@ -108,11 +109,13 @@ class Graph:
         actor: str | None,
         embed: search.EmbeddingSettings | None = None,
         timeout: Timeout = None,
+        memory: MemoryLimit = None,
     ) -> None:
         self._manifest = manifest
         self._schema: Schema | None = None
         self._embedding = embed
         self.timeout = timeout
+        self.memory = None if memory is None else parse_bytes(memory)
         self.mode: Mode = mode
         self.actor = actor
         self._background: upkeep.BackgroundUpkeep | None = None
@@ -207,10 +210,14 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
         timeout: Timeout = None,
+        memory: MemoryLimit = None,
     ) -> Result:
-        """Run a query on one snapshot: the newest, or the one at a commit, a manifest version or a time."""
+        """Run a query on one snapshot: the newest, or the one at a commit, a manifest version or a time.
+
+        ``memory`` is how much it may use: bytes, or a text such as "512MB".
+        """
         return query.run_query(
-            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options(memory)
         )
 
     def explain(
@@ -227,7 +234,7 @@ class Graph:
         Reads no data.
         """
         return query.explain_query(
-            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options()
         )
 
     def profile(
@@ -239,10 +246,11 @@ class Graph:
         branch: str = MAIN,
         at: Reference | None = None,
         timeout: Timeout = None,
+        memory: MemoryLimit = None,
     ) -> Profile:
         """Run a query and measure the rows and the time of each step. Of a mutation only the match runs."""
         return query.profile_query(
-            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options(memory)
         )
 
     def load(
@@ -333,7 +341,7 @@ class Graph:
         """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block."""
         self._check_writable()
         options = CommitOptions(branch, actor=actor or self.actor, message=message)
-        return mutation.Transaction(self._manifest, self.schema, options, self._query_options)
+        return mutation.Transaction(self._manifest, self.schema, options, self._query_options())
 
     def merge(
         self,
@@ -677,9 +685,8 @@ class Graph:
         snapshot = references.take_snapshot(self._manifest, branch, at)
         return snapshot, contract.load_schema_of(self._manifest, snapshot.schema_ir_hash).catalog
 
-    @property
-    def _query_options(self) -> query.QueryOptions:
-        return query.QueryOptions(self._embedding)
+    def _query_options(self, memory: MemoryLimit = None) -> query.QueryOptions:
+        return query.QueryOptions(self._embedding, memory=self.memory if memory is None else parse_bytes(memory))
 
     def _check_writable(self) -> None:
         if self.mode == "ro":
@@ -699,7 +706,8 @@ class Graph:
     def __reduce__(self) -> tuple[object, ...]:
         location, durability = self._manifest.location, self._manifest.access.durability
         options = dict(location.storage_options)
-        return _reopen, (location.uri, self.mode, self.actor, options, durability, self._embedding, self.timeout)
+        limits = (self.timeout, self.memory)
+        return _reopen, (location.uri, self.mode, self.actor, options, durability, self._embedding, *limits)
 
 
 @check_arguments
@@ -732,11 +740,13 @@ def open(  # noqa: A001  the public name
     durability: Durability | None = None,
     embed: search.EmbeddingSettings | Mapping[str, object] | None = None,
     timeout: Timeout = None,
+    memory: MemoryLimit = None,
 ) -> Graph:
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
     ``durability`` holds for what is written through this handle; the default is that of the graph. ``timeout`` is how
-    long opening it, and each later call, may take: seconds, or a :class:`Deadline`.
+    long opening it, and each later call, may take: seconds, or a :class:`Deadline`. ``memory`` is how much each query
+    may use: bytes, or a text such as "512MB".
     """
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
@@ -746,7 +756,7 @@ def open(  # noqa: A001  the public name
         if mode == "rw":
             commit.prepare_for_writing(manifest)
     embedding = None if embed is None else search.resolve_embedding_settings(embed)
-    return Graph(manifest, mode, actor, embedding, timeout)
+    return Graph(manifest, mode, actor, embedding, timeout, memory)
 
 
 def _reopen(
@@ -757,6 +767,7 @@ def _reopen(
     durability: Durability,
     embed: search.EmbeddingSettings | None,
     timeout: Timeout,
+    memory: MemoryLimit,
 ) -> Graph:
     return open(
         uri,
@@ -766,4 +777,5 @@ def _reopen(
         durability=durability,
         embed=embed,
         timeout=timeout,
+        memory=memory,
     )

@@ -214,3 +214,13 @@ def test_a_command_that_takes_too_long_gives_up(omnigraph: Command, stocked: Sto
     assert omnigraph(*graph, "--timeout", "600").code == 0
     wrong = omnigraph(*graph, "--timeout=-1")
     assert (wrong.code, "a timeout of -1" in wrong.err) == (1, True)
+
+
+def test_a_query_with_too_little_memory_is_refused_by_name(omnigraph: Command, stocked: Stocked) -> None:
+    every = ("query", "-e", "query q() { match { $a: Person  $b: Person } return { $a.name, $b.name } }")
+    graph = ("-g", str(stocked.path))
+    assert omnigraph(*every, *graph, "--memory", "64MB").code == 0
+    refused = omnigraph(*every, *graph, "--memory", "8", "--json")
+    assert (refused.code, '"memory_exceeded"' in refused.out) == (1, True)
+    wrong = omnigraph(*every, *graph, "--memory=plenty")
+    assert (wrong.code, "memory is 'plenty'" in wrong.err) == (1, True)

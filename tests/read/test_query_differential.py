@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from omnigraph.errors import Json
+from omnigraph.errors import Json, MemoryExceeded
 from omnigraph.language.query import compile_query
 from omnigraph.language.query.typed_statements import TypedMutation
 from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
-from omnigraph.read.match import counting, execute
+from omnigraph.read.match import counting, execute, pieces
 from omnigraph.read.match import expand as expanding
 from omnigraph.read.match import join as joining
 from omnigraph.read.match import scan_nodes as starting
@@ -43,7 +43,7 @@ THRESHOLDS = {
     (counting, "_ROWS_PER_TUPLE"): 0,
     (expanding, "_WORTH_PROPAGATING"): 1,
     (execute, "_FIRST_PIECE"): 1,
-    (execute, "_PIECE"): 3,
+    (pieces, "PIECE_ROWS"): 3,
     (joining, "_PAIRS_AT_ONCE"): 3,
     (answer, "_BATCH_ROWS"): 2,
     (starting, "_SMALL"): 0,
@@ -72,14 +72,16 @@ def thresholds(sizes: str) -> Generator[None]:
         yield
 
 
-def assert_answered(world: World, moment: Moment, read: Read, strategy: Strategy) -> None:
+def assert_answered(world: World, moment: Moment, read: Read, strategy: Strategy, memory: int | None = None) -> None:
     """The answer is one that the model allows."""
     compiled = compile_query(read.text, CATALOG)
     typed = compiled.typed
     assert not isinstance(typed, TypedMutation)
     asked = Asked(moment.model, compiled.bind_parameters(read.params), time.time_ns() // 1_000_000)
     question = QueryRequest(read.text, params=read.params)
-    result = run_query(world.graph._manifest, question, moment.branch, moment.at, QueryOptions(strategy=strategy))
+    result = run_query(
+        world.graph._manifest, question, moment.branch, moment.at, QueryOptions(strategy=strategy, memory=memory)
+    )
     found = cast("list[Mapping[str, Json]]", result.to_json()["rows"])
     allowed = expected(typed, asked)
     assert allowed.allows(found), f"by {strategy} on {moment.branch}: {found}\nis not among the allowed {allowed}"
@@ -101,6 +103,18 @@ def check(worlds: list[World], data: st.DataObject, reading: st.SearchStrategy[R
             shared_cache().clear()
             for _ in ("cold", "warm"):
                 assert_answered(world, world.moments[place], read, strategy)
+
+
+def answer_with_the_least_memory(world: World, moment: Moment, read: Read, strategy: Strategy) -> None:
+    """A query that is refused for want of memory is asked again with twice as much."""
+    memory = 256
+    while True:
+        try:
+            assert_answered(world, moment, read, strategy, memory)
+        except MemoryExceeded:
+            memory *= 2
+        else:
+            return
 
 
 both_sizes = pytest.mark.parametrize("sizes", ["as they are", "few rows are many"])
@@ -170,3 +184,16 @@ def test_what_other_moments_left_in_memory_changes_nothing(worlds: list[World], 
     for place in places if data.draw(st.booleans(), "in any order") else sorted(places):
         for strategy in (Strategy.ARRAYS, Strategy.AUTO):
             assert_answered(world, world.moments[place], read, strategy)
+
+
+@pytest.mark.parametrize("reading", [reads(), counts(), joins(), unions(), interface_reads(), searches()])
+@budget(6)
+@given(data=st.data())
+def test_with_hardly_enough_memory_the_answers_are_the_same(
+    worlds: list[World], reading: st.SearchStrategy[Read], data: st.DataObject
+) -> None:
+    world, read = drawn(worlds, data, reading)
+    sizes = data.draw(st.sampled_from(["few rows are many", "as they are"]))
+    with thresholds(sizes):
+        for strategy in Strategy:
+            answer_with_the_least_memory(world, world.moments[-1], read, strategy)

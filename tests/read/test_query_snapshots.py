@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.errors import Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
-from omnigraph.read.match import execute
+from omnigraph.read.match import execute, pieces
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from tests import crash
 from tests.read.match.walked_graphs import Links, new_graph, people
@@ -57,7 +56,7 @@ def test_commits_that_land_meanwhile_are_not_seen(
     tmp_path: Path, strategy: Strategy, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(execute, "_FIRST_PIECE", 1)
-    monkeypatch.setattr(execute, "_PIECE", 2)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 2)
     graph = ring(tmp_path, commits)
     asked = QueryRequest(TWO_HOPS)
     before = run_query(graph._manifest, asked, "main").to_arrow()
@@ -105,10 +104,11 @@ def test_a_product_that_no_memory_holds_is_read_in_batches(tmp_path: Path) -> No
     assert grown < 300 * MEGABYTE, grown
 
 
-def test_what_needs_such_a_product_at_once_is_refused_and_what_only_counts_it_is_not(tmp_path: Path) -> None:
+def test_such_a_product_is_counted_and_sorted_without_being_made_at_once(tmp_path: Path) -> None:
     graph = new_graph(tmp_path)
     graph.load(nodes={"Person": people([f"person {number}" for number in range(50_000)])})
-    pairs = "query q() { match { $a: Person  $b: Person } return { %s } }"
-    assert graph.query(pairs % "count($a) as n").rows == [{"n": 2_500_000_000}]
-    with pytest.raises(Unsupported, match="does not fit into memory"):
-        graph.query((pairs % "$a, $b").replace("} }", "} order { $a.age } limit 1 }")).rows  # noqa: B018  it is made then
+    pairs = "query q() { match { $a: Person  $b: Person%s } return { %s } }"
+    assert graph.query(pairs % ("", "count($a) as n")).rows == [{"n": 2_500_000_000}]
+    few = '  $a.name < "person 1001"'
+    query = (pairs % (few, "$a.name as a, $b.name as b")).replace("} }", "} order { $b.name desc } limit 1 }")
+    assert graph.query(query, memory="8MB").rows == [{"a": "person 0", "b": "person 9999"}]

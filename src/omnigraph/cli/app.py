@@ -85,13 +85,24 @@ def start(
             show_default=False,
         ),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="How much memory a query may use, such as 512MB. Default: $OMNIGRAPH_QUERY_BYTES, "
+            "else a quarter of the machine.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
 ) -> None:
     """A versioned, typed property graph on Lance, with Git-like branches and a data pipeline on Spark."""
     _start_log("INFO" if verbose else "WARNING")
     output = JsonOutput() if json else TextOutput(quiet=quiet)
     deadline = None if timeout is None else Deadline(timeout)
-    context.obj = Session(output, uri, actor, read_storage_options(storage_options or ()), yes, durability, deadline)
+    options = read_storage_options(storage_options or ())
+    context.obj = Session(output, uri, actor, options, yes, durability, deadline, memory)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ import typer
 
 VERBOSE_FLAGS = frozenset({"--verbose", "-v"})
 GLOBAL_FLAGS = frozenset({"--json", "--quiet", "-q", "--yes"}) | VERBOSE_FLAGS
-GLOBAL_OPTIONS = frozenset({"--graph", "--as", "--storage-option", "--durability", "--timeout"})
+GLOBAL_OPTIONS = frozenset({"--graph", "--as", "--storage-option", "--durability", "--timeout", "--memory"})
 _GRAPH = "-g"
 # After `commit list`, a bare `--graph` asks for a drawing. Name the graph with -g, --graph=URI or before the command.
 _DRAWS = ["commit", "list"]

@@ -38,6 +38,7 @@ class Session:
     assume_yes: bool = False
     durability: Durability | None = None
     deadline: Deadline | None = None
+    memory: str | None = None
 
     def target(self) -> str:
         """Return the graph to work on: the named one, or the nearest at or above the working directory."""
@@ -53,6 +54,7 @@ class Session:
             storage_options=self.storage_options,
             durability=self.durability,
             timeout=self.deadline,
+            memory=self.memory,
         )
         graph.delegate_upkeep(self._start_upkeep)
         return graph

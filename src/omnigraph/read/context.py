@@ -1,4 +1,4 @@
-"""The context of a running query, which every operator gets: tables, parameters, search and recorder."""
+"""The context of a running query, which every operator gets: tables, parameters, search, recorder and memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from omnigraph.language.query.plan import Count
 from omnigraph.language.schema import Catalog
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import EvaluationContext, QueryTables
+from omnigraph.read.memory import QueryMemory
 from omnigraph.read.profile import ProfileRecorder
 from omnigraph.read.search import Search
 
@@ -22,6 +23,7 @@ class QueryContext:
     evaluation: EvaluationContext
     search: Search
     recorder: ProfileRecorder
+    memory: QueryMemory
 
     @property
     def snapshot(self) -> Snapshot:

@@ -46,14 +46,14 @@ class ProfileRecorder:
     """Collects the statistics of a running query, by the identity of the operator."""
 
     stats: dict[int, OperatorStats] = field(default_factory=dict[int, OperatorStats])
-    _running: list[OperatorStats] = field(default_factory=list[OperatorStats])
+    _running: list[tuple[PlanOperator, OperatorStats]] = field(default_factory=list[tuple[PlanOperator, OperatorStats]])
 
     @contextmanager
     def measure(self, plan: PlanOperator) -> Generator[OperatorStats]:
         """Add the time spent inside to an operator, and subtract it from the operator that contains it."""
         check_deadline()
         stats = self.stats.setdefault(id(plan), OperatorStats())
-        self._running.append(stats)
+        self._running.append((plan, stats))
         started = time.perf_counter()
         try:
             yield stats
@@ -62,12 +62,16 @@ class ProfileRecorder:
             stats.seconds += seconds
             self._running.pop()
             if self._running:
-                self._running[-1].seconds -= seconds
+                self._running[-1][1].seconds -= seconds
+
+    def name_running(self) -> str:
+        """Return the operator that runs now, as a plan shows it."""
+        return print_operator(self._running[-1][0]) if self._running else ""
 
     def record_access_path(self, access_path: str) -> None:
         """Note how the operator that runs now finds its rows."""
         if self._running:
-            self._running[-1].add_access_path(access_path)
+            self._running[-1][1].add_access_path(access_path)
 
 
 @dataclass(frozen=True, slots=True)

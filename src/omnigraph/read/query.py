@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from omnigraph.read.context import QueryContext
 from omnigraph.read.estimate import TableSizes
 from omnigraph.read.explain import explain_plan
 from omnigraph.read.frames import EvaluationContext, QueryTables, Strategy, shared_cache
+from omnigraph.read.memory import QueryMemory, shared_pool
 from omnigraph.read.profile import Profile, ProfileRecorder
 from omnigraph.read.result import Result, execute_read, output_schema
 from omnigraph.read.search import EmbeddingSettings, Search
@@ -52,6 +53,8 @@ class QueryOptions:
 
     embed: EmbeddingSettings | None = None
     strategy: Strategy = Strategy.AUTO
+    memory: int | None = None
+    """How many bytes it may use; all of the pool, if None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,9 @@ def plan_compiled(
     evaluation = EvaluationContext(parameters, now_milliseconds() if now is None else now, search)
     plan = _plan_for_sizes(compiled, catalog, snapshot)
     tables = QueryTables(snapshot, catalog, shared_cache(), options.strategy, _properties_of(plan))
-    context = QueryContext(tables, evaluation, search, ProfileRecorder())
+    recorder = ProfileRecorder()
+    memory = QueryMemory(shared_pool(), options.memory, recorder.name_running)
+    context = QueryContext(tables, evaluation, search, recorder, memory)
     return PlannedQuery(compiled.name, plan, context)
 
 
@@ -130,7 +135,11 @@ def _plan_for_sizes(compiled: CompiledQuery, catalog: Catalog, snapshot: Snapsho
 
 def read_columns(query: PlannedQuery) -> pa.Table:
     """Return all rows of a planned query at once, in the Arrow types of tables."""
-    return pa.Table.from_batches(execute_read(query.plan, query.context), output_schema(query.plan))
+    return pa.Table.from_batches(_iterate_rows(query), output_schema(query.plan))
+
+
+def _iterate_rows(query: PlannedQuery) -> Iterator[pa.RecordBatch]:
+    return query.context.memory.iterate(lambda: execute_read(query.plan, query.context))
 
 
 def execute_query(query: PlannedQuery) -> Result:
@@ -139,7 +148,7 @@ def execute_query(query: PlannedQuery) -> Result:
     return Result(
         query.name,
         output_schema(query.plan),
-        partial(CarriedDeadlines().iterate, lambda: execute_read(query.plan, query.context)),
+        partial(CarriedDeadlines().iterate, partial(_iterate_rows, query)),
         branch=snapshot.branch,
         commit=snapshot.commit,
     )
@@ -182,5 +191,5 @@ def profile_query(
     started = time.perf_counter()
     snapshot = take_snapshot(manifest, branch, at)
     _, query = _plan_match(manifest, snapshot, request, options or QueryOptions())
-    row_count = sum(batch.num_rows for batch in execute_read(query.plan, query.context))
+    row_count = sum(batch.num_rows for batch in _iterate_rows(query))
     return Profile(query.plan, row_count, time.perf_counter() - started, query.context.recorder)

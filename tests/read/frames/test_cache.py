@@ -10,8 +10,8 @@ from threading import Barrier, Event, Lock
 import pytest
 
 from omnigraph.errors import ParameterError
-from omnigraph.read.frames import cache as caches
 from omnigraph.read.frames.cache import Cache, shared_cache
+from omnigraph.read.memory import available_memory
 
 
 def keep(cache: Cache, key: str, nbytes: int) -> str:
@@ -130,7 +130,7 @@ def test_the_budget_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shared_cache() is shared_cache()
     shared_cache.cache_clear()
     monkeypatch.delenv("OMNIGRAPH_CACHE_BYTES")
-    assert shared_cache().budget == min(4 * 2**30, caches._available_memory() // 4)
+    assert shared_cache().budget == min(4 * 2**30, available_memory() // 4)
 
 
 @pytest.mark.parametrize("wrong", ["1.5", "-1", "2GB", "²"])

@@ -31,10 +31,12 @@ from omnigraph.language.query.typed_tree import (
 )
 from omnigraph.language.types import NUMBERS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
+from omnigraph.read.frames.comparisons import to_comparable
 from omnigraph.read.frames.evaluation import EvaluationContext, SearchExpression, evaluate, evaluate_predicate
 from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.frames.pushdown import to_condition
 from omnigraph.storage import table_writes as tables
+from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, PART_OPERATORS, ValueIn
 from tests.language.query.plan import plan_evaluator
@@ -146,6 +148,24 @@ def test_numbers_of_two_columns_are_compared_exactly(left: str, right: str) -> N
         predicate = Compare(PropertyValue("a", left, SINGLE[left]), operator, PropertyValue("b", right, SINGLE[right]))
         expected = [plan_evaluator.holds(predicate, row, given_things.graph) for row in given_things.rows]
         assert evaluate_predicate(predicate, given_things.frame, given_things.request).tolist() == expected, operator
+
+
+@pytest.mark.parametrize("left", [name for name, type_ in SINGLE.items() if type_.is_number])
+@pytest.mark.parametrize("right", [name for name, type_ in SINGLE.items() if type_.is_number])
+def test_numbers_of_two_types_are_equal_in_one_type_where_they_are_equal(left: str, right: str) -> None:
+    """A join looks for equal codes, so it needs both columns in one type."""
+    ours, theirs = ((*POOLS[SINGLE[name].scalar], None) for name in (left, right))
+    columns = [arrow_values(SINGLE[name], list(pool)) for name, pool in ((left, ours), (right, theirs))]
+    found = to_comparable(columns[0], columns[1])
+    if SINGLE[left].scalar is SINGLE[right].scalar:
+        assert found is None
+        return
+    assert found is not None
+    assert found[0].type == found[1].type
+    for given_number, one in zip(to_list(columns[0]), to_list(found[0]), strict=True):
+        for other_number, other in zip(to_list(columns[1]), to_list(found[1]), strict=True):
+            is_equal = given_number is not None and given_number == other_number
+            assert (one is not None and one == other) == is_equal, (given_number, other_number)
 
 
 def test_nothing_but_inequality_holds_beside_a_float_that_is_no_number() -> None:

@@ -38,7 +38,7 @@ from omnigraph.read.match.walk_context import load_walk_context
 from omnigraph.storage import table_writes
 from omnigraph.storage.columns import Values, to_list
 from tests.language.query.plan import plan_evaluator
-from tests.read.match.walked_graphs import Links, evaluated, ids_of, new_graph, people, random_graph
+from tests.read.match.walked_graphs import Links, ample_memory, evaluated, ids_of, new_graph, people, random_graph
 
 Operator = Expand | ExpandEdges | Connect | ConnectEdges
 PEOPLE, CITIES = NodeScan("a", "Person", ()), NodeScan("a", "City", ())
@@ -76,20 +76,21 @@ def operators() -> Iterator[Operator]:
 
 
 def execute(frame: Frame, plan: Operator, tables: QueryTables, entity_filter: EntityFilter | None = None) -> Frame:
+    memory = ample_memory()
     edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan), tables)
     match plan:
         case Expand(path=str()):
-            return expand_paths(frame, plan, edges, make_edge_finder(plan, tables), entity_filter)
+            return expand_paths(frame, plan, edges, make_edge_finder(plan, tables), memory, entity_filter)
         case Expand():
-            return expand(frame, plan, edges, entity_filter)
+            return expand(frame, plan, edges, memory, entity_filter)
         case Connect(path=str()):
-            return connect_paths(frame, plan, edges, tables)
+            return connect_paths(frame, plan, edges, tables, memory)
         case ExpandEdges():
-            return expand_edges(frame, plan, edges, entity_filter)
+            return expand_edges(frame, plan, edges, memory, entity_filter)
         case Connect():
-            return connect(frame, plan, edges, tables)
+            return connect(frame, plan, edges, tables, memory)
         case ConnectEdges():
-            return connect_edges(frame, plan, edges, entity_filter)
+            return connect_edges(frame, plan, edges, memory, entity_filter)
 
 
 def open_tables(graph: Graph, strategy: Strategy, kept: Cache | None = None) -> QueryTables:

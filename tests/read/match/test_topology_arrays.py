@@ -31,6 +31,7 @@ from omnigraph.read.match.topology import (
 )
 from tests.language.query.plan import plan_evaluator
 from tests.language.query.plan.plan_evaluator import Entity, Graph
+from tests.read.match.walked_graphs import ample_memory
 
 
 @pytest.fixture(autouse=True, params=[0, 100_000], ids=["many edges", "few edges"])
@@ -180,13 +181,13 @@ class TestWalks:
                 map(int, plan_evaluator.walk(graph, [EdgeStep("E", direction)], str(source), plain(bounds)))
             )
         ]
-        rows, found = walk(arrays, sources, bounds)
+        rows, found = walk(arrays, sources, bounds, ample_memory())
         assert list(zip(rows.tolist(), found.tolist(), strict=True)) == expected
 
     @given(between_two_types(), ONE_WAY)
     def test_one_hop_between_two_types(self, edges: Edges, direction: TraversalDirection) -> None:
         arrays = edges.arrays(direction, distinct=True)
-        rows, found = walk(arrays, np.arange(arrays.num_nodes), WalkBounds(1, 1))
+        rows, found = walk(arrays, np.arange(arrays.num_nodes), WalkBounds(1, 1), ample_memory())
         steps = {(begin, end) for begin, end, _ in edges.steps(direction)}
         assert list(zip(rows.tolist(), found.tolist(), strict=True)) == sorted(steps)
 

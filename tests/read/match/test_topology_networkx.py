@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from omnigraph.language.query.typed_tree import TraversalDirection
 from omnigraph.read.match.breadth_first import WalkBounds, walk
 from omnigraph.read.match.topology import build_adjacency, orient_edges
+from tests.read.match.walked_graphs import ample_memory
 
 
 class Networkx(Protocol):
@@ -36,5 +37,5 @@ def test_destinations_are_as_far_as_their_shortest_path(seed: int, maximum: int)
     start = int(pairs[0, 0])
     distances = networkx.single_source_shortest_path_length(graph, start, cutoff=maximum)
     for minimum in range(1, maximum + 1):
-        _, found = walk(arrays, np.array([start]), WalkBounds(minimum, maximum))
+        _, found = walk(arrays, np.array([start]), WalkBounds(minimum, maximum), ample_memory())
         assert found.tolist() == sorted(node for node, hops in distances.items() if hops >= minimum)

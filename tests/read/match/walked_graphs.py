@@ -16,6 +16,7 @@ from omnigraph.graph import Graph
 from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.frames.paths import PathSet
 from omnigraph.read.match.counting import weights_of
+from omnigraph.read.memory import MemoryPool, QueryMemory
 from omnigraph.storage.columns import Values, to_list
 from omnigraph.storage.table import Table
 from tests.graphs import rows_of
@@ -29,6 +30,11 @@ edge Knows: Person -> Person { since: I32? }
 edge Likes: Person -> Person
 edge LivesIn: Person -> City
 """
+
+
+def ample_memory() -> QueryMemory:
+    """The memory of a query that is never refused any."""
+    return QueryMemory(MemoryPool(2**40))
 
 
 @dataclass(frozen=True)

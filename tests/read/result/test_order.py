@@ -18,7 +18,7 @@ from omnigraph.language.query.typed_tree import ColumnValue, Expression, Identit
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames.evaluation import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame, Positions
-from omnigraph.read.result.order import sort_groups, sort_rows
+from omnigraph.read.result.order import _find_candidates, _sort_column, sort_groups, sort_rows
 from omnigraph.storage.columns import Values
 from tests.language.query.plan.plan_evaluator import RANK, Row, _nulls_first, _sorted
 from tests.language.query.query_strategies import fuzzing
@@ -182,3 +182,23 @@ def test_nulls_that_fill_the_limit_leave_the_values_alone() -> None:
     numbers: Values = pa.array([*range(500), *[None] * 500], pa.int64())
     assert sorted_numbers(numbers, 3) == [999, 998, 997]
     assert Counting.asked == [500]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([*range(900), None, *range(99)], pa.int64()),
+        pa.array([*(number / 8 - 50 for number in range(999)), None]),
+        pa.array([None, *(f"{number:04}" for number in range(999))]),
+    ],
+    ids=["numbers", "floats", "texts"],
+)
+def test_one_null_does_not_make_every_row_a_candidate(values: Values, descending: bool) -> None:
+    assert len(_find_candidates(len(values), _sort_column(values, descending=descending), 5)) <= 6
+
+
+def test_nulls_are_first_where_values_use_all_codes() -> None:
+    numbers: Values = pa.array([2**63 - 1, None, -(2**63), 0, None], pa.int64())
+    assert sorted_numbers(numbers, None) == [4, 1, 2, 3, 0]
+    assert sorted_numbers(numbers, 3) == [4, 1, 2]

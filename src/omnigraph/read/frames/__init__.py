@@ -4,9 +4,10 @@ Ids are strings outside and dense integers in here. The cache of this room is al
 runs, under one budget.
 """
 
+from omnigraph.read.frames.alignment import align_frames, join_pieces
 from omnigraph.read.frames.bases import list_bases, note_base
 from omnigraph.read.frames.cache import Cache, shared_cache
-from omnigraph.read.frames.comparisons import match_pattern
+from omnigraph.read.frames.comparisons import match_pattern, to_comparable
 from omnigraph.read.frames.contents import TableContents, read_contents
 from omnigraph.read.frames.entity_sets import (
     FEW_ROWS,
@@ -71,6 +72,7 @@ __all__ = [
     "TableContents",
     "VersionDelta",
     "WholeTable",
+    "align_frames",
     "arrow_type_of",
     "base_of",
     "concat_frames",
@@ -83,6 +85,7 @@ __all__ = [
     "find_positions",
     "fold_constants",
     "frame_of_columns",
+    "join_pieces",
     "list_bases",
     "lookup_rows",
     "make_chains",
@@ -94,6 +97,7 @@ __all__ = [
     "open_node_table",
     "read_contents",
     "shared_cache",
+    "to_comparable",
     "to_condition",
     "to_membership",
 ]

@@ -11,17 +11,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from threading import Event, Lock
 from typing import Final, TypeVar, cast
 
 from omnigraph.errors import ParameterError
+from omnigraph.read.memory import available_memory
 
 T = TypeVar("T")
 
 BUDGET_VARIABLE: Final = "OMNIGRAPH_CACHE_BYTES"
 _LARGEST_DEFAULT: Final = 4 * 2**30
-_CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclass(slots=True)
@@ -123,17 +122,7 @@ def shared_cache() -> Cache:
 
 def _parse_budget(setting: str | None) -> int:
     if not setting:
-        return min(_LARGEST_DEFAULT, _available_memory() // 4)
+        return min(_LARGEST_DEFAULT, available_memory() // 4)
     if not (setting.isascii() and setting.isdigit()):
         raise ParameterError(f"{BUDGET_VARIABLE} is '{setting}'", hint="give a number of bytes; 0 keeps nothing")
     return int(setting)
-
-
-def _available_memory() -> int:
-    """Return the bytes of memory of the machine, or of the container."""
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = _CONTAINER_LIMIT.read_text().strip()
-    except OSError:
-        return physical
-    return min(physical, int(limit)) if limit.isdigit() else physical

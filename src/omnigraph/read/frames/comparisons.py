@@ -184,6 +184,36 @@ def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def to_comparable(left: Values, right: Values) -> tuple[Values, Values] | None:
+    """Return two columns as one type in which equal numbers are equal; None if these are not numbers of two types.
+
+    What equals no number of the other column is null.
+    """
+    types = (left.type, right.type)
+    if left.type.equals(right.type) or not all(
+        pa.types.is_integer(each) or pa.types.is_floating(each) for each in types
+    ):
+        return None
+    common = _common_type(*types)
+    if common is not None:
+        return left.cast(common), right.cast(common)
+    target = pa.uint64() if any(map(pa.types.is_uint64, types)) else pa.int64()
+    return _to_whole_numbers(left, target), _to_whole_numbers(right, target)
+
+
+def _to_whole_numbers(values: Values, target: pa.DataType) -> Values:
+    """Return numbers as integers of 64 bits; null where that would be another number."""
+    numbers = _numbers(values)
+    unsigned = pa.types.is_uint64(target)
+    if numbers.dtype.kind == "f":
+        lowest, beyond = (0.0, 2.0**64) if unsigned else (-(2.0**63), 2.0**63)
+        fits = (numbers >= lowest) & (numbers < beyond) & (np.floor(numbers) == numbers)
+    else:
+        fits = (numbers >= 0) | (not unsigned)
+    whole = np.where(fits, numbers, 0).astype(np.uint64 if unsigned else np.int64)
+    return cast("Values", pa.array(whole, mask=~(fits & to_bool_array(compute("is_valid", values)))))
+
+
 def _is_order_of_signs(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether two columns without a common type are in the order that :func:`_signs` expects."""
     return pa.types.is_integer(one) and (pa.types.is_floating(other) or pa.types.is_uint64(other))

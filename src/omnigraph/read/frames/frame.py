@@ -174,6 +174,15 @@ class Frame:
             _take(self.tags, rows),
         )
 
+    def slice(self, begin: int, end: int) -> Frame:
+        """Return the rows in a range, without copying them."""
+        rows = slice(begin, min(end, self.num_rows))
+        return Frame(
+            max(0, rows.stop - begin),
+            {name: EntityColumn(each.entities, each.positions[rows]) for name, each in self.bindings.items()},
+            *(None if each is None else each[rows] for each in (self.weights, self.ranks, self.tags)),
+        )
+
     def filter(self, mask: Mask) -> Frame:
         """Return the rows for which the mask is true."""
         return self if bool(mask.all()) else self.take(np.flatnonzero(mask))
@@ -198,6 +207,16 @@ class Frame:
     def select(self, variables: Collection[str]) -> Frame:
         """Return the same rows with these variables only."""
         return replace(self, bindings={name: each for name, each in self.bindings.items() if name in variables})
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return 8 * (len(self.bindings) + sum(each is not None for each in (self.weights, self.ranks, self.tags)))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all rows."""
+        return self.num_rows * self.row_bytes
 
     @property
     def total_rows(self) -> int:

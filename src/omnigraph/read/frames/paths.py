@@ -38,6 +38,11 @@ class PathForest:
     def __len__(self) -> int:
         return len(self.ends)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the visits."""
+        return 3 * self.nodes.nbytes + self.ends.nbytes + self.loops.nbytes
+
     def count_hops(self, paths: Positions) -> Positions:
         """Return the number of hops of some paths."""
         return self.hops[self.ends[paths]] + self.loops[paths]
@@ -162,6 +167,11 @@ class PathSet:
             places.append(own)
             begin += len(part.forest)
         return pa.concat_arrays(taken).take(np.argsort(np.concatenate(places)))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the walks."""
+        return sum(part.forest.nbytes for part in self.parts)
 
     def extend(self, other: PathSet) -> PathSet:
         """Return these paths and others behind them."""

@@ -1,9 +1,10 @@
 """The operators of a match on frames: scan nodes, follow edges, join, filter and count."""
 
 from omnigraph.read.match.counting import count_by_position
-from omnigraph.read.match.execute import execute_match, stream_match
+from omnigraph.read.match.execute import execute_match, run_match, stream_match
 from omnigraph.read.match.join import find_join_comparison
 from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
+from omnigraph.read.match.pieces import Piece, measure_frame
 from omnigraph.read.match.ranked_scan import (
     IN_RANKING,
     RANKED_BY_STORAGE,
@@ -22,6 +23,7 @@ __all__ = [
     "EdgeEnds",
     "EdgeEndsKey",
     "Leaf",
+    "Piece",
     "RankedScan",
     "StepPlan",
     "Variables",
@@ -36,8 +38,10 @@ __all__ = [
     "find_ranked_scans",
     "finds_by_id",
     "load_edge_ends",
+    "measure_frame",
     "needed_variables",
     "plan_ranked_scan",
+    "run_match",
     "split_predicates",
     "stream_match",
 ]

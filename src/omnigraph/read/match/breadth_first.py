@@ -8,14 +8,22 @@ from typing import Final
 
 import numpy as np
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.language.query.plan import WalkEnd
 from omnigraph.read.frames import Mask, PathForest, Positions, empty_positions
 from omnigraph.read.match.topology import Neighbourhood, count_hops, find_neighbours
+from omnigraph.read.memory import Holding, QueryMemory
 
-_HOPS_AT_ONCE: Final = 4_000_000
+_HOPS_AT_ONCE: Final = 1_000_000
 """How many edges a walk follows at a time."""
 _MARKS: Final = 2**26
 """How many pairs of a source and a node a walk can mark as visited."""
+_HOP_BYTES: Final = 64
+"""What it takes to follow an edge: its row, the numbers before and after it, and their order."""
+_PAIR_BYTES: Final = 32
+"""What it takes to keep and to sort a pair that was found."""
+_VISIT_BYTES: Final = 120
+"""What it takes to keep and to order a visit of a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +55,70 @@ class WalkBounds:
 
 
 def walk(
-    arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, wanted: Positions | None = None
+    arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, memory: QueryMemory
 ) -> tuple[Positions, Positions]:
     """Walk breadth first from each source, as :class:`Expand` defines it.
 
-    Return the row among ``sources`` and the destination of each pair, in ascending order. With ``wanted`` pairs, as
-    :func:`code_pairs` numbers them, the walk ends as soon as it has visited these. The adjacency has no parallel edges;
-    beyond one hop it is within one type.
+    Return the row among ``sources`` and the destination of each pair, in ascending order. The adjacency has no parallel
+    edges; beyond one hop it is within one type.
     """
-    if bounds.is_empty or not len(sources) or not arrays.num_nodes:
-        return empty_positions(), empty_positions()
     if bounds.is_single_hop:
         return find_neighbours(arrays, sources)
-    parts = [
-        (block.begin, _walk_block(arrays, sources[block.begin : block.end], bounds, block))
-        for block in _make_blocks(arrays, len(sources), wanted)
-    ]
-    places = [codes // arrays.num_nodes + begin for begin, codes in parts]
-    return np.concatenate(places), np.concatenate([codes % arrays.num_nodes for _, codes in parts])
+    found = [empty_positions()]
+    with memory.hold() as held:
+        for block, parts in _walk_blocks(arrays, sources, bounds, memory):
+            held.add(3 * sum(part.nbytes for part in parts))
+            codes = np.concatenate(parts)
+            codes.sort()
+            found.append(codes + block.begin * arrays.num_nodes)
+        codes = np.concatenate(found)
+        return np.divmod(codes, max(1, arrays.num_nodes))
+
+
+def count_reached(arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, memory: QueryMemory) -> Positions:
+    """Return how many nodes a walk from each source finds. No pairs are kept."""
+    counts = np.zeros(len(sources), np.int64)
+    for block, parts in _walk_blocks(arrays, sources, bounds, memory):
+        for part in parts:
+            counts[block.begin : block.end] += np.bincount(part // arrays.num_nodes, minlength=block.end - block.begin)
+    return counts
+
+
+def is_reached(
+    arrays: Neighbourhood,
+    sources: Positions,
+    bounds: WalkBounds,
+    pairs: tuple[Positions, Positions],
+    memory: QueryMemory,
+) -> Mask:
+    """Return for each pair of a row among the sources and a node whether the walk finds the node.
+
+    A walk ends as soon as it has visited all nodes that are asked for.
+    """
+    rows, nodes = pairs
+    wanted = code_pairs(arrays, rows, nodes)
+    found = np.zeros(len(rows), np.bool_)
+    # A node may be beyond the adjacency: it is never found, and its number would be that of another pair.
+    inside = np.flatnonzero(nodes < arrays.num_nodes)
+    inside = inside[np.argsort(wanted[inside], kind="stable")]
+    for block, parts in _walk_blocks(arrays, sources, bounds, memory, wanted[inside]):
+        begin, end = np.searchsorted(wanted[inside], [block.begin * arrays.num_nodes, block.end * arrays.num_nodes])
+        asked = inside[begin:end]
+        with memory.hold(sum(part.nbytes for part in parts)):
+            found[asked] = np.isin(wanted[asked] - block.begin * arrays.num_nodes, np.concatenate(parts))
+    return found
+
+
+def _walk_blocks(
+    arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, memory: QueryMemory, wanted: Positions | None = None
+) -> Iterator[tuple[_Block, list[Positions]]]:
+    """Yield for some sources at a time the pairs that walks from them find, in any order."""
+    if bounds.is_empty or not len(sources) or not arrays.num_nodes:
+        return
+    with memory.hold() as held:
+        for block in _make_blocks(arrays, len(sources), wanted, memory):
+            held.resize(len(block.is_visited))
+            yield block, _walk_block(arrays, sources[block.begin : block.end], bounds, block, memory)
 
 
 def code_pairs(arrays: Neighbourhood, rows: Positions, nodes: Positions) -> Positions:
@@ -86,9 +140,11 @@ class _Block:
         return self.wanted is not None and bool(self.is_visited[self.wanted].all())
 
 
-def _make_blocks(arrays: Neighbourhood, count: int, wanted: Positions | None) -> Iterator[_Block]:
+def _make_blocks(arrays: Neighbourhood, count: int, wanted: Positions | None, memory: QueryMemory) -> Iterator[_Block]:
     size = arrays.num_nodes
-    at_once = min(count, max(1, _MARKS // size))
+    # In the worst case every pair is found.
+    marks = min(_MARKS, memory.left // (2 * _PAIR_BYTES))
+    at_once = min(count, max(1, marks // size))
     is_visited = np.zeros(at_once * size, np.bool_)
     for begin in range(0, count, at_once):
         end = min(begin + at_once, count)
@@ -96,27 +152,34 @@ def _make_blocks(arrays: Neighbourhood, count: int, wanted: Positions | None) ->
         yield _Block(begin, end, is_visited, own)
 
 
-def _walk_block(arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, block: _Block) -> Positions:
+def _walk_block(
+    arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, block: _Block, memory: QueryMemory
+) -> list[Positions]:
     """Walk from some sources at once. A pair of a source and a node is one number; no pair is marked yet."""
     frontiers = [np.arange(len(sources)) * arrays.num_nodes + sources]
     loops = empty_positions()
     is_visited = block.is_visited
     is_visited[frontiers[0]] = True
-    while bounds.allows(len(frontiers)) and len(frontiers[-1]):
-        if len(frontiers) > bounds.minimum and block.is_done():
-            break
-        hops = [_follow_edges(arrays, part, is_visited) for part in _split_frontier(arrays, frontiers[-1])]
-        if len(frontiers) == bounds.loops_at:
-            loops = np.concatenate([empty_positions(), *(each for _, each in hops)])
-        frontiers.append(np.concatenate([empty_positions(), *(each for each, _ in hops)]))
+    with memory.hold(2 * frontiers[0].nbytes) as held:
+        while bounds.allows(len(frontiers)) and len(frontiers[-1]):
+            if len(frontiers) > bounds.minimum and block.is_done():
+                break
+            ahead, looped = [empty_positions()], [empty_positions()]
+            for part in _split_frontier(arrays, frontiers[-1], memory):
+                with memory.hold(total_hops(arrays, part % arrays.num_nodes) * _HOP_BYTES):
+                    fresh, at_loops = _follow_edges(arrays, part, is_visited)
+                held.add(2 * fresh.nbytes)
+                ahead.append(fresh)
+                looped.append(at_loops)
+            if len(frontiers) == bounds.loops_at:
+                loops = np.concatenate(looped)
+            frontiers.append(np.concatenate(ahead))
     for frontier in frontiers:
         # Clearing the marks is far cheaper than allocating new ones.
         is_visited[frontier] = False
     if bounds.written_left is WalkEnd.DESTINATION:
         loops = _select_sources(frontiers, bounds.minimum, loops // arrays.num_nodes, arrays.num_nodes)
-    codes = np.concatenate([empty_positions(), *frontiers[bounds.minimum :], loops])
-    codes.sort()
-    return codes
+    return [*frontiers[bounds.minimum :], loops]
 
 
 def _select_sources(frontiers: list[Positions], minimum: int, sources: Positions, size: int) -> Positions:
@@ -141,14 +204,20 @@ def _follow_edges(arrays: Neighbourhood, frontier: Positions, is_visited: Mask) 
     return fresh, loops
 
 
-def _split_frontier(arrays: Neighbourhood, frontier: Positions) -> list[Positions]:
+def _split_frontier(arrays: Neighbourhood, frontier: Positions, memory: QueryMemory) -> Iterator[Positions]:
     """Split a frontier into parts that follow a bounded number of edges each."""
     nodes = frontier % arrays.num_nodes
     hops = np.cumsum(count_hops(arrays, nodes))
-    if not len(hops) or hops[-1] <= _HOPS_AT_ONCE:
-        return [frontier]
-    cuts = np.searchsorted(hops, np.arange(_HOPS_AT_ONCE, int(hops[-1]), _HOPS_AT_ONCE))
-    return np.split(frontier, np.unique(cuts[cuts > 0]))
+    most = max(1, min(_HOPS_AT_ONCE, memory.left // (4 * _HOP_BYTES)))
+    cuts = np.searchsorted(hops, np.arange(most, int(hops[-1]) if len(hops) else 0, most))
+    for part in np.split(frontier, np.unique(cuts[cuts > 0])):
+        check_deadline()
+        yield part
+
+
+def total_hops(arrays: Neighbourhood, nodes: Positions) -> int:
+    """Return how many edges lead away from some nodes together; a node may be there several times."""
+    return int(count_hops(arrays, nodes).sum())
 
 
 # --------------------------------------------------------------------------------------------- with paths
@@ -168,6 +237,7 @@ def walk_paths(
     sources: Positions,
     bounds: WalkBounds,
     rank_ids: Callable[[], Positions],
+    memory: QueryMemory,
     wanted: Positions | None = None,
 ) -> FoundPaths:
     """Walk as :func:`walk` does, and keep for each visit the one before it on the smallest path.
@@ -176,12 +246,16 @@ def walk_paths(
     visit that leads to a node is the right one: the smallest path costs no more than the walk.
     """
     if bounds.is_single_hop:
-        return _find_single_hops(arrays, sources, bounds.written_left)
+        with memory.hold(total_hops(arrays, sources) * _VISIT_BYTES):
+            return _find_single_hops(arrays, sources, bounds.written_left)
     if bounds.is_empty or not len(sources) or not arrays.num_nodes:
         return _join_blocks([], bounds.written_left)
-    blocks, ranks = _make_blocks(arrays, len(sources), wanted), rank_ids()
-    found = [_walk_visits(arrays, sources[each.begin : each.end], bounds, ranks, each) for each in blocks]
-    return _join_blocks(found, bounds.written_left)
+    blocks, ranks, found = _make_blocks(arrays, len(sources), wanted, memory), rank_ids(), list[_Visits]()
+    with memory.hold() as marked, memory.hold() as held:
+        for block in blocks:
+            marked.resize(len(block.is_visited))
+            found.append(_walk_visits(arrays, sources[block.begin : block.end], bounds, ranks, block, held))
+        return _join_blocks(found, bounds.written_left)
 
 
 def _find_single_hops(arrays: Neighbourhood, sources: Positions, written_left: WalkEnd) -> FoundPaths:
@@ -206,7 +280,7 @@ class _Visits:
 
 
 def _walk_visits(
-    arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, ranks: Positions, block: _Block
+    arrays: Neighbourhood, sources: Positions, bounds: WalkBounds, ranks: Positions, block: _Block, held: Holding
 ) -> _Visits:
     size = arrays.num_nodes
     frontiers, parents = [np.arange(len(sources)) * size + sources], [np.zeros(len(sources), np.int64)]
@@ -215,7 +289,8 @@ def _walk_visits(
     while bounds.allows(len(frontiers)) and len(frontiers[-1]):
         if len(frontiers) > bounds.minimum and block.is_done():
             break
-        ahead, before, loops = _follow_in_order(arrays, frontiers[-1], block.is_visited)
+        ahead, before, loops = _follow_in_order(arrays, frontiers[-1], block.is_visited, held.memory)
+        held.add(len(ahead) * _VISIT_BYTES)
         if len(frontiers) == bounds.loops_at:
             looped = loops
         # Paths are compared from left to right: by what comes before, or backwards by the next node.
@@ -246,7 +321,7 @@ def _find_looped(frontiers: list[Positions], bounds: WalkBounds, looped: Positio
 
 
 def _follow_in_order(
-    arrays: Neighbourhood, frontier: Positions, is_visited: Mask
+    arrays: Neighbourhood, frontier: Positions, is_visited: Mask, memory: QueryMemory
 ) -> tuple[Positions, Positions, Positions]:
     """Return the unvisited pairs ahead, marked, and the first place in the frontier that leads to each.
 
@@ -254,15 +329,16 @@ def _follow_in_order(
     """
     size, begin = arrays.num_nodes, 0
     found: list[tuple[Positions, Positions, Positions]] = []
-    for part in _split_frontier(arrays, frontier):
+    for part in _split_frontier(arrays, frontier, memory):
         nodes = part % size
-        rows, neighbours = find_neighbours(arrays, nodes)
-        loops = rows[neighbours == nodes[rows]]
-        codes = (part - nodes)[rows] + neighbours
-        is_fresh = ~is_visited[codes]
-        ahead, first = np.unique(codes[is_fresh], return_index=True)
-        is_visited[ahead] = True
-        found.append((ahead, rows[is_fresh][first] + begin, loops + begin))
+        with memory.hold(total_hops(arrays, nodes) * _HOP_BYTES):
+            rows, neighbours = find_neighbours(arrays, nodes)
+            loops = rows[neighbours == nodes[rows]]
+            codes = (part - nodes)[rows] + neighbours
+            is_fresh = ~is_visited[codes]
+            ahead, first = np.unique(codes[is_fresh], return_index=True)
+            is_visited[ahead] = True
+            found.append((ahead, rows[is_fresh][first] + begin, loops + begin))
         begin += len(part)
     ahead, before, loops = (np.concatenate(column) for column in zip(*found, strict=True))
     return ahead, before, loops

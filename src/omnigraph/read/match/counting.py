@@ -26,7 +26,12 @@ def reduce_frame(frame: Frame, needed: Variables) -> Frame:
         check_countable(float(frame.weights.sum(dtype=np.float64)))
     dropped = any(name not in needed for name in frame.bindings)
     frame = frame.select(needed)
-    if frame.ranks is not None or not (dropped or not frame.bindings):
+    return collapse_frame(frame) if dropped or not frame.bindings else frame
+
+
+def collapse_frame(frame: Frame) -> Frame:
+    """Keep equal rows once, where that is sure to pay."""
+    if frame.ranks is not None:
         return frame
     if frame.tags is not None:
         return frame if frame.bindings else _deduplicate_tags(frame, frame.tags)

@@ -1,13 +1,13 @@
 """Execute the match part of a plan, from its leaf upwards, on whole frames or on pieces of them.
 
 Every operator but a ranking looks at one row at a time, so a match can run in pieces: a streamed result never has to
-fit into memory, and a limit stops the work when it is reached. Sorting and grouping need the match in one piece.
+fit into memory, and a limit stops the work when it is reached. Sorting and grouping take the match in one piece where
+the memory of the query allows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
 import numpy as np
@@ -33,6 +33,7 @@ from omnigraph.language.query.plan import (
 )
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, Mask, Positions, evaluate_predicate, number_tuples
+from omnigraph.read.match import pieces
 from omnigraph.read.match.counting import reduce_frame
 from omnigraph.read.match.expand import execute_connect, execute_connect_edges, execute_expand, execute_expand_edges
 from omnigraph.read.match.join import (
@@ -43,14 +44,16 @@ from omnigraph.read.match.join import (
     restrict_join,
 )
 from omnigraph.read.match.liveness import Leaf, MatchSpine, SpineStep, StepPlan, Variables, build_spine
+from omnigraph.read.match.pieces import Piece, PieceRunner, Task, collect_pieces, measure_frame
 from omnigraph.read.match.ranked_scan import IN_RANKING, RANKED_BY_STORAGE, execute_ranked_scan, plan_ranked_scan
 from omnigraph.read.match.scan_nodes import execute_scan
 from omnigraph.read.search import execute_fuse, execute_top_ranked
 from omnigraph.storage.filters import Condition
 
+_VALUE_BYTES: Final = 40
+"""What it takes to evaluate a condition for a row."""
 _FIRST_PIECE: Final = 1_024
-_PIECE: Final = 65_536
-"""A match that runs in pieces takes this many leaf rows at a time, fewer at first."""
+"""A match that is streamed begins with this many leaf rows, because a limit may need no more."""
 
 
 def execute_match(
@@ -64,69 +67,75 @@ def execute_match(
 
     ``outer`` is the input of an inner plan. Rows whose leaf does not satisfy the ``restrictions`` may be left out.
     """
-    frame, steps = _execute_start(build_spine(plan, needed), context, outer, restrictions)
-    for task in _group_into_tasks(steps):
-        frame = _execute_task(task, frame, context)
-    return frame
+    return collect_pieces(run_match(plan, needed, context, outer, restrictions), context)
+
+
+def run_match(
+    plan: MatchPlan,
+    needed: Variables,
+    context: QueryContext,
+    outer: Frame | None = None,
+    restrictions: Sequence[Condition] = (),
+) -> Iterator[Piece]:
+    """Yield the rows of a match: at once if the memory of the query allows that, else in pieces."""
+    frame, steps = _execute_rankings(build_spine(plan, needed), context, outer, restrictions)
+    yield from _make_runner(steps, context).run(iter([Piece(frame, is_only=True)]))
 
 
 def stream_match(plan: MatchPlan, needed: Variables, context: QueryContext) -> Iterator[Frame]:
     """Yield the rows of a match in pieces of bounded size. The first are small, because a limit may need no more."""
-    frame, steps = _execute_start(build_spine(plan, needed), context, None)
-    # A ranking needs all rows below it, so pieces begin above the last one.
-    ranked = 1 + max((n for n, step in enumerate(steps) if isinstance(step.plan, TopRanked)), default=-1)
-    for task in _group_into_tasks(steps[:ranked]):
-        frame = _execute_task(task, frame, context)
-    tasks = _group_into_tasks(steps[ranked:])
+    spine = build_spine(plan, needed)
+    frame, steps = _execute_rankings(spine, context, None)
+    with context.memory.hold(measure_frame(frame)):
+        for piece in _make_runner(steps, context, is_streamed=True).run(_slice_frame(frame)):
+            yield piece.frame
+
+
+def _slice_frame(frame: Frame) -> Iterator[Piece]:
     size, begin = _FIRST_PIECE, 0
     while begin < frame.num_rows:
-        piece = frame.take(np.arange(begin, min(begin + size, frame.num_rows)))
-        begin, size = begin + size, min(size * 4, _PIECE)
-        yield from _run_tasks(piece, tasks, context)
+        yield Piece(frame.slice(begin, begin + size), is_only=size >= frame.num_rows)
+        begin, size = begin + size, min(size * 4, pieces.PIECE_ROWS)
 
 
-def _run_tasks(piece: Frame, tasks: Sequence[_Task], context: QueryContext) -> Iterator[Frame]:
-    for number, task in enumerate(tasks):
-        if isinstance(task.plan, Cross) and task.join is None:
-            for product in _stream_products(piece, task.plan, task.needed, context):
-                yield from _run_tasks(product, tasks[number + 1 :], context)
-            return
-        piece = _execute_task(task, piece, context)
-        if not piece.num_rows:
-            return
-    yield piece
+def _execute_rankings(
+    spine: MatchSpine, context: QueryContext, outer: Frame | None, restrictions: Sequence[Condition] = ()
+) -> tuple[Frame, Sequence[SpineStep]]:
+    """Execute a match up to its last ranking, which needs all rows below it. Return the operators that are left."""
+    frame, steps = _execute_start(spine, context, outer, restrictions)
+    begin = 0
+    for number, step in enumerate(steps):
+        if isinstance(step.plan, TopRanked):
+            below = _make_runner(steps[begin:number], context).run(iter([Piece(frame, is_only=True)]))
+            frame = collect_pieces(below, context)
+            with context.memory.hold(measure_frame(frame)):
+                frame = _execute_task(Task(step.plan, step.needed), frame, context)
+            begin = number + 1
+    return frame, steps[begin:]
 
 
-def _stream_products(left: Frame, plan: Cross, needed: Variables, context: QueryContext) -> Iterator[Frame]:
-    right = execute_match(plan.right, needed, context)
-    left_rows = max(1, _PIECE // max(1, right.num_rows))
-    for begin in range(0, left.num_rows, left_rows):
-        with context.recorder.measure(plan) as stats:
-            product = cross_frames(left.take(np.arange(begin, min(begin + left_rows, left.num_rows))), right)
-            product = stats.add_frame(reduce_frame(product, needed))
-        yield product
+def _make_runner(
+    steps: Sequence[SpineStep],
+    context: QueryContext,
+    drop_done: Callable[[Frame], Frame] | None = None,
+    *,
+    is_streamed: bool = False,
+) -> PieceRunner:
+    tasks = _group_into_tasks(steps)
+    return PieceRunner(tasks, _execute_task, _execute_right, context, drop_done, is_streamed)
 
 
 # --------------------------------------------------------------------------------------------- one operator
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One operator to execute, or a product together with the selection above it that makes it a join."""
-
-    plan: StepPlan
-    needed: Variables
-    join: Select | None = None
-
-
-def _group_into_tasks(steps: Sequence[SpineStep]) -> list[_Task]:
-    tasks: list[_Task] = []
+def _group_into_tasks(steps: Sequence[SpineStep]) -> list[Task]:
+    tasks: list[Task] = []
     for step in steps:
         below = tasks[-1] if tasks else None
         if below is not None and below.join is None and _is_join(below.plan, step.plan):
-            tasks[-1] = _Task(below.plan, step.needed, cast(Select, step.plan))
+            tasks[-1] = Task(below.plan, step.needed, cast(Select, step.plan))
         else:
-            tasks.append(_Task(step.plan, step.needed))
+            tasks.append(Task(step.plan, step.needed))
     return tasks
 
 
@@ -184,7 +193,7 @@ def _read_leaf(
             )
 
 
-def _execute_task(task: _Task, frame: Frame, context: QueryContext) -> Frame:
+def _execute_task(task: Task, frame: Frame, context: QueryContext) -> Frame:
     with context.recorder.measure(task.plan) as stats:
         result = stats.add_frame(reduce_frame(_execute_operator(task, frame, context), task.needed))
     if task.join is not None:
@@ -194,7 +203,7 @@ def _execute_task(task: _Task, frame: Frame, context: QueryContext) -> Frame:
     return result
 
 
-def _execute_operator(task: _Task, frame: Frame, context: QueryContext) -> Frame:
+def _execute_operator(task: Task, frame: Frame, context: QueryContext) -> Frame:
     plan = task.plan
     match plan:
         case Expand() | ExpandEdges() | Connect() | ConnectEdges():
@@ -202,9 +211,10 @@ def _execute_operator(task: _Task, frame: Frame, context: QueryContext) -> Frame
         case Optional():
             return _execute_optional(frame, plan, context)
         case Cross():
-            return _execute_cross(frame, plan, task, context)
+            return _execute_cross(frame, task, context)
         case Select():
-            return frame.filter(evaluate_predicate(plan.predicate, frame, context.evaluation))
+            with context.memory.hold(frame.num_rows * (_VALUE_BYTES + frame.row_bytes)):
+                return frame.filter(evaluate_predicate(plan.predicate, frame, context.evaluation))
         case With():
             return frame.filter(_find_witnesses(frame, plan, context))
         case Without():
@@ -216,7 +226,7 @@ def _execute_operator(task: _Task, frame: Frame, context: QueryContext) -> Frame
 
 
 def _execute_traversal(
-    frame: Frame, plan: Expand | ExpandEdges | Connect | ConnectEdges, task: _Task, context: QueryContext
+    frame: Frame, plan: Expand | ExpandEdges | Connect | ConnectEdges, task: Task, context: QueryContext
 ) -> Frame:
     # Inside a block, an outer variable may be absent: nothing leads from there.
     ends = (plan.source, plan.destination) if isinstance(plan, Connect | ConnectEdges) else (plan.source,)
@@ -238,31 +248,54 @@ def _execute_optional(frame: Frame, plan: Optional, context: QueryContext) -> Fr
     first, numbers = _number_outer_tuples(frame, plan.outer)
     outer = frame.take(first[: frame.num_rows]).select(plan.outer)
     tagged = Frame(outer.num_rows, outer.bindings, tags=np.arange(outer.num_rows))
-    found = execute_match(plan.inner, frozenset(plan.variables), context, tagged)
-    return outer_join_frames(frame, numbers, found, plan.variables)
+    with context.memory.hold(tagged.nbytes + numbers.nbytes) as held:
+        found = execute_match(plan.inner, frozenset(plan.variables), context, tagged)
+        held.add(measure_frame(found))
+        return outer_join_frames(frame, numbers, found, plan.variables, context.memory)
 
 
-def _execute_cross(frame: Frame, plan: Cross, task: _Task, context: QueryContext) -> Frame:
+def _execute_right(task: Task, left: Piece, context: QueryContext) -> Frame:
+    """Return the right side of a product or of a join. It is the same for all pieces of the left."""
+    plan = task.plan
+    assert isinstance(plan, Cross)
     if task.join is None:
-        return cross_frames(frame, execute_match(plan.right, task.needed, context))
+        return execute_match(plan.right, task.needed, context)
     comparison = task.join.predicate
     assert isinstance(comparison, Compare)
-    restrictions = restrict_join(frame, plan, comparison, context)
-    right = execute_match(plan.right, task.needed | variables_of(comparison), context, restrictions=restrictions)
-    return join_frames(frame, right, comparison, context)
+    restrictions = restrict_join(left.frame, plan, comparison, context) if left.is_only else ()
+    return execute_match(plan.right, task.needed | variables_of(comparison), context, restrictions=restrictions)
+
+
+def _execute_cross(frame: Frame, task: Task, context: QueryContext) -> Frame:
+    assert task.right is not None
+    if task.join is None:
+        return cross_frames(frame, task.right, context.memory)
+    comparison = task.join.predicate
+    assert isinstance(comparison, Compare)
+    return join_frames(frame, task.right, comparison, context)
 
 
 def _find_witnesses(frame: Frame, plan: With | Without | Mark, context: QueryContext) -> Mask:
-    """Return for each row whether the inner plan finds something; it runs once for equal outer entities."""
+    """Return for each row whether the inner plan finds something; it runs once for equal outer entities.
+
+    It runs in pieces, and an outer row is left alone as soon as something is found for it.
+    """
     if not frame.num_rows:
         return np.zeros(0, np.bool_)
     first, numbers = _number_outer_tuples(frame, plan.outer)
     outer = frame.take(first).select(plan.outer)
     tagged = Frame(len(first), outer.bindings, tags=np.arange(len(first)))
-    found = execute_match(plan.inner, frozenset(), context, tagged)
     has_witness = np.zeros(len(first), np.bool_)
-    if found.tags is not None:
-        has_witness[found.tags] = True
+
+    def drop_done(rows: Frame) -> Frame:
+        return rows if rows.tags is None else rows.filter(~has_witness[rows.tags])
+
+    spine = build_spine(plan.inner, frozenset())
+    with context.memory.hold(tagged.nbytes + numbers.nbytes):
+        begin, steps = _execute_rankings(spine, context, tagged)
+        for piece in _make_runner(steps, context, drop_done).run(iter([Piece(begin, is_only=True)])):
+            if piece.frame.tags is not None:
+                has_witness[piece.frame.tags] = True
     return has_witness[numbers]
 
 

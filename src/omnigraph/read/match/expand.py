@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandE
 from omnigraph.language.schema import TableKey
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import (
+    CompactPositions,
     EntityColumn,
     EntitySet,
     FindEdges,
@@ -29,7 +30,7 @@ from omnigraph.read.frames import (
     make_paths,
 )
 from omnigraph.read.match.bound_pairs import BoundPairs, bounds_of, make_edge_finder
-from omnigraph.read.match.breadth_first import code_pairs, walk, walk_paths
+from omnigraph.read.match.breadth_first import code_pairs, count_reached, is_reached, total_hops, walk, walk_paths
 from omnigraph.read.match.counting import check_countable, count_by_position, multiply_rows
 from omnigraph.read.match.liveness import Variables
 from omnigraph.read.match.scan_nodes import evaluate_entity_predicates
@@ -45,7 +46,11 @@ from omnigraph.read.match.topology import (
     propagate_weights,
 )
 from omnigraph.read.match.walk_context import WalkContext, load_walk_context, to_positions_in
+from omnigraph.read.memory import QueryMemory
 
+_LARGEST_COMPACT: Final = 2**31 - 1
+_PAIR_BYTES: Final = 48
+"""What it takes to find a pair of a row and a neighbour, beside the row that is made of it."""
 _WORTH_PROPAGATING: Final = 1_000
 """With fewer rows, making each is faster than touching every edge of the type."""
 
@@ -65,12 +70,14 @@ def execute_expand(frame: Frame, plan: Expand, needed: Variables, context: Query
     nodes = TableKey.of_node(plan.destination_type)
     if plan.path is not None and plan.path in needed:
         entity_filter = _make_filter({nodes: (plan.destination, plan.predicates)}, context)
-        return expand_paths(frame, plan, edges, make_edge_finder(plan, context.tables), entity_filter)
+        find_edges_on = make_edge_finder(plan, context.tables)
+        return expand_paths(frame, plan, edges, find_edges_on, context.memory, entity_filter)
     if plan.destination not in needed and not plan.predicates:
-        return multiply_rows(frame, _count_destinations(plan, edges))
+        return multiply_rows(frame, _count_destinations(plan, edges, context.memory))
     if edges.strategy is Strategy.ARRAYS and _leaves_only_destinations(frame, plan, needed):
         return _propagate_rows(frame, plan, edges, context)
-    return expand(frame, plan, edges, _make_filter({nodes: (plan.destination, plan.predicates)}, context))
+    entity_filter = _make_filter({nodes: (plan.destination, plan.predicates)}, context)
+    return expand(frame, plan, edges, context.memory, entity_filter)
 
 
 def execute_expand_edges(frame: Frame, plan: ExpandEdges, context: QueryContext) -> Frame:
@@ -79,21 +86,23 @@ def execute_expand_edges(frame: Frame, plan: ExpandEdges, context: QueryContext)
         TableKey.of_node(plan.destination_type): (plan.destination, plan.predicates),
         TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates),
     }
-    return expand_edges(frame, plan, _load_edges(frame, plan, context), _make_filter(conditions, context))
+    edges = _load_edges(frame, plan, context)
+    return expand_edges(frame, plan, edges, context.memory, _make_filter(conditions, context))
 
 
 def execute_connect(frame: Frame, plan: Connect, needed: Variables, context: QueryContext) -> Frame:
     """Return the rows of a :class:`Connect`."""
     edges = _load_edges(frame, plan, context)
     if plan.path is not None and plan.path in needed:
-        return connect_paths(frame, plan, edges, context.tables)
-    return connect(frame, plan, edges, context.tables)
+        return connect_paths(frame, plan, edges, context.tables, context.memory)
+    return connect(frame, plan, edges, context.tables, context.memory)
 
 
 def execute_connect_edges(frame: Frame, plan: ConnectEdges, context: QueryContext) -> Frame:
     """Return the rows of a :class:`ConnectEdges`."""
     conditions: _Conditions = {TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates)}
-    return connect_edges(frame, plan, _load_edges(frame, plan, context), _make_filter(conditions, context))
+    edges = _load_edges(frame, plan, context)
+    return connect_edges(frame, plan, edges, context.memory, _make_filter(conditions, context))
 
 
 def _load_edges(
@@ -112,14 +121,15 @@ def _leaves_only_destinations(frame: Frame, plan: Expand, needed: Variables) -> 
 
 def _propagate_rows(frame: Frame, plan: Expand, edges: WalkContext, context: QueryContext) -> Frame:
     """Return the destinations of all rows, each once, weighted by the number of rows that reach it."""
-    weights = count_by_position(edges.sources, frame.weights, edges.adjacency.num_nodes)
-    check_countable(float((weights.astype(np.float64) * edges.adjacency.degrees()).sum()))
-    numbers = propagate_weights(edges.adjacency, weights)
-    reached = np.flatnonzero(numbers)
-    if plan.predicates:
-        mask = evaluate_entity_predicates(edges.nodes, reached, plan.destination, plan.predicates, context)
-        reached = reached[mask]
-    return Frame(len(reached), {plan.destination: EntityColumn(edges.nodes, reached)}, numbers[reached])
+    with context.memory.hold(4 * 8 * (edges.adjacency.num_nodes + edges.adjacency.num_neighbours)):
+        weights = count_by_position(edges.sources, frame.weights, edges.adjacency.num_nodes)
+        check_countable(float((weights.astype(np.float64) * edges.adjacency.degrees()).sum()))
+        numbers = propagate_weights(edges.adjacency, weights)
+        reached = np.flatnonzero(numbers)
+        if plan.predicates:
+            mask = evaluate_entity_predicates(edges.nodes, reached, plan.destination, plan.predicates, context)
+            reached = reached[mask]
+        return Frame(len(reached), {plan.destination: EntityColumn(edges.nodes, reached)}, numbers[reached])
 
 
 def _make_filter(conditions: _Conditions, context: QueryContext) -> EntityFilter | None:
@@ -139,28 +149,37 @@ def _make_filter(conditions: _Conditions, context: QueryContext) -> EntityFilter
 # --------------------------------------------------------------------------------------------- steps on frames
 
 
-def expand(frame: Frame, plan: Expand, edges: WalkContext, entity_filter: EntityFilter | None = None) -> Frame:
+def expand(
+    frame: Frame, plan: Expand, edges: WalkContext, memory: QueryMemory, entity_filter: EntityFilter | None = None
+) -> Frame:
     """Extend each row by the destinations around its source that pass the filter."""
-    reachable, starts = _find_reachable(plan, edges)
-    rows, destinations = find_neighbours(reachable, starts)
-    mask = _apply_filter(entity_filter, edges.nodes, destinations)
-    rows, destinations = (rows, destinations) if mask is None else (rows[mask], destinations[mask])
-    return frame.take(rows).bind(plan.destination, edges.nodes, destinations)
+    reachable, starts = _find_reachable(plan, edges, memory)
+    with memory.hold(_estimate_pairs(reachable, starts, frame)):
+        rows, destinations = find_neighbours(reachable, starts)
+        mask = _apply_filter(entity_filter, edges.nodes, destinations)
+        rows, destinations = (rows, destinations) if mask is None else (rows[mask], destinations[mask])
+        return frame.take(rows).bind(plan.destination, edges.nodes, destinations)
 
 
 def expand_edges(
-    frame: Frame, plan: ExpandEdges, edges: WalkContext, entity_filter: EntityFilter | None = None
+    frame: Frame, plan: ExpandEdges, edges: WalkContext, memory: QueryMemory, entity_filter: EntityFilter | None = None
 ) -> Frame:
     """Extend each row by the edges at its source and their other ends, where both pass the filter."""
-    rows, destinations, found = find_edges(edges.adjacency, edges.sources)
-    mask = _apply_filter(entity_filter, edges.edges, found)
-    if mask is not None:
-        rows, destinations, found = rows[mask], destinations[mask], found[mask]
-    mask = _apply_filter(entity_filter, edges.nodes, destinations)
-    if mask is not None:
-        rows, destinations, found = rows[mask], destinations[mask], found[mask]
-    extended = frame.take(rows).bind(plan.edge_variable, edges.edges, found)
-    return extended.bind(plan.destination, edges.nodes, destinations)
+    with memory.hold(_estimate_pairs(edges.adjacency, edges.sources, frame)):
+        rows, destinations, found = find_edges(edges.adjacency, edges.sources)
+        mask = _apply_filter(entity_filter, edges.edges, found)
+        if mask is not None:
+            rows, destinations, found = rows[mask], destinations[mask], found[mask]
+        mask = _apply_filter(entity_filter, edges.nodes, destinations)
+        if mask is not None:
+            rows, destinations, found = rows[mask], destinations[mask], found[mask]
+        extended = frame.take(rows).bind(plan.edge_variable, edges.edges, found)
+        return extended.bind(plan.destination, edges.nodes, destinations)
+
+
+def _estimate_pairs(arrays: Neighbourhood, sources: Positions, frame: Frame) -> int:
+    """Return the bytes that it takes to extend the rows of a frame by the neighbours of their sources."""
+    return total_hops(arrays, sources) * (_PAIR_BYTES + frame.row_bytes)
 
 
 def expand_paths(
@@ -168,39 +187,40 @@ def expand_paths(
     plan: Expand,
     edges: WalkContext,
     find_edges_on: FindEdges,
+    memory: QueryMemory,
     entity_filter: EntityFilter | None = None,
 ) -> Frame:
     """Extend each row by the destinations around its source that pass the filter, and the path to each."""
     assert plan.path is not None
     distinct, numbers = np.unique(edges.sources, return_inverse=True)
-    found = walk_paths(edges.adjacency, distinct, bounds_of(plan), edges.starts.rank_ids)
-    reachable = _arrange_pairs(found.rows, found.destinations, len(distinct), edges.adjacency.num_neighbours)
-    reachable = replace(reachable, edges=np.arange(len(found.rows), dtype=np.int32))
-    rows, destinations, pairs = find_edges(reachable, numbers)
-    mask = _apply_filter(entity_filter, edges.nodes, destinations)
-    if mask is not None:
-        rows, destinations, pairs = rows[mask], destinations[mask], pairs[mask]
-    paths = make_paths(found.forest, edges.starts, edges.nodes, find_edges_on)
-    return frame.take(rows).bind(plan.destination, edges.nodes, destinations).bind(plan.path, paths, pairs)
+    found = walk_paths(edges.adjacency, distinct, bounds_of(plan), edges.starts.rank_ids, memory)
+    with memory.hold(found.forest.nbytes + 12 * len(found.rows)) as held:
+        reachable = _arrange_pairs(found.rows, found.destinations, len(distinct), edges.adjacency.num_neighbours)
+        reachable = replace(reachable, edges=_number_pairs(len(found.rows)))
+        held.add(_estimate_pairs(reachable, numbers, frame))
+        rows, destinations, pairs = find_edges(reachable, numbers)
+        mask = _apply_filter(entity_filter, edges.nodes, destinations)
+        if mask is not None:
+            rows, destinations, pairs = rows[mask], destinations[mask], pairs[mask]
+        paths = make_paths(found.forest, edges.starts, edges.nodes, find_edges_on)
+        return frame.take(rows).bind(plan.destination, edges.nodes, destinations).bind(plan.path, paths, pairs)
 
 
-def connect(frame: Frame, plan: Connect, edges: WalkContext, tables: QueryTables) -> Frame:
+def connect(frame: Frame, plan: Connect, edges: WalkContext, tables: QueryTables, memory: QueryMemory) -> Frame:
     """Keep the rows whose destination is reachable from their source."""
     bounds = bounds_of(plan)
     destinations = to_positions_in(frame.bindings[plan.destination], edges.nodes)
     if bounds.is_single_hop:
-        return frame.filter(are_neighbours(edges.adjacency, edges.sources, destinations))
+        with memory.hold(frame.num_rows * (_PAIR_BYTES + frame.row_bytes)):
+            return frame.filter(are_neighbours(edges.adjacency, edges.sources, destinations))
     pairs = BoundPairs.of(edges.sources, destinations)
     if pairs.should_meet(plan, edges):
         return frame.filter(pairs.is_met(plan, edges, tables)[pairs.numbers])
     distinct, starts = np.unique(edges.sources, return_inverse=True)
-    wanted = code_pairs(edges.adjacency, starts, destinations)
-    at, found = walk(edges.adjacency, distinct, bounds, wanted)
-    reachable = _arrange_pairs(at, found, len(distinct), edges.adjacency.num_neighbours)
-    return frame.filter(are_neighbours(reachable, starts, destinations))
+    return frame.filter(is_reached(edges.adjacency, distinct, bounds, (starts, destinations), memory))
 
 
-def connect_paths(frame: Frame, plan: Connect, edges: WalkContext, tables: QueryTables) -> Frame:
+def connect_paths(frame: Frame, plan: Connect, edges: WalkContext, tables: QueryTables, memory: QueryMemory) -> Frame:
     """Keep the rows whose destination is reachable from their source, and bind the path between them."""
     assert plan.path is not None
     find_edges_on = make_edge_finder(plan, tables)
@@ -215,9 +235,9 @@ def connect_paths(frame: Frame, plan: Connect, edges: WalkContext, tables: Query
     else:
         distinct, starts = np.unique(edges.sources, return_inverse=True)
         wanted = code_pairs(edges.adjacency, starts, destinations) if edges.starts == edges.nodes else None
-        found = walk_paths(edges.adjacency, distinct, bounds_of(plan), edges.starts.rank_ids, wanted)
+        found = walk_paths(edges.adjacency, distinct, bounds_of(plan), edges.starts.rank_ids, memory, wanted)
         reachable = _arrange_pairs(found.rows, found.destinations, len(distinct), edges.adjacency.num_neighbours)
-        numbered = replace(reachable, edges=np.arange(len(found.rows), dtype=np.int32))
+        numbered = replace(reachable, edges=_number_pairs(len(found.rows)))
         kept, numbers = find_edges_between(numbered, starts, destinations)
         at, forest = np.zeros(frame.num_rows, np.int64), found.forest
         at[kept] = numbers
@@ -226,36 +246,58 @@ def connect_paths(frame: Frame, plan: Connect, edges: WalkContext, tables: Query
 
 
 def connect_edges(
-    frame: Frame, plan: ConnectEdges, edges: WalkContext, entity_filter: EntityFilter | None = None
+    frame: Frame,
+    plan: ConnectEdges,
+    edges: WalkContext,
+    memory: QueryMemory,
+    entity_filter: EntityFilter | None = None,
 ) -> Frame:
     """Extend each row by the edges between its source and its destination that pass the filter."""
     destinations = to_positions_in(frame.bindings[plan.destination], edges.nodes)
-    rows, found = find_edges_between(edges.adjacency, edges.sources, destinations)
-    mask = _apply_filter(entity_filter, edges.edges, found)
-    rows, found = (rows, found) if mask is None else (rows[mask], found[mask])
-    return frame.take(rows).bind(plan.edge_variable, edges.edges, found)
+    with memory.hold(frame.num_rows * (_PAIR_BYTES + frame.row_bytes)):
+        rows, found = find_edges_between(edges.adjacency, edges.sources, destinations)
+        mask = _apply_filter(entity_filter, edges.edges, found)
+        rows, found = (rows, found) if mask is None else (rows[mask], found[mask])
+        return frame.take(rows).bind(plan.edge_variable, edges.edges, found)
 
 
-def _count_destinations(plan: Expand, edges: WalkContext) -> Positions:
-    reachable, starts = _find_reachable(plan, edges)
-    return count_hops(reachable, starts)
+def _count_destinations(plan: Expand, edges: WalkContext, memory: QueryMemory) -> Positions:
+    bounds = bounds_of(plan)
+    if bounds.is_single_hop:
+        return count_hops(edges.adjacency, edges.sources)
+    distinct, numbers = np.unique(edges.sources, return_inverse=True)
+    return count_reached(edges.adjacency, distinct, bounds, memory)[numbers]
 
 
-def _find_reachable(plan: Expand, edges: WalkContext) -> tuple[Neighbourhood, Positions]:
+def _find_reachable(plan: Expand, edges: WalkContext, memory: QueryMemory) -> tuple[Neighbourhood, Positions]:
     """Return an adjacency from each source to all nodes within the hops of the plan, and each row's place in it."""
     bounds = bounds_of(plan)
     if bounds.is_single_hop:
         return edges.adjacency, edges.sources
     distinct, numbers = np.unique(edges.sources, return_inverse=True)
-    at, found = walk(edges.adjacency, distinct, bounds)
+    at, found = walk(edges.adjacency, distinct, bounds, memory)
     return _arrange_pairs(at, found, len(distinct), edges.adjacency.num_neighbours), numbers
 
 
 def _arrange_pairs(rows: Positions, destinations: Positions, count: int, num_neighbours: int) -> Adjacency:
     """Return pairs of a row and a destination, in ascending order, as an adjacency."""
     counts = np.bincount(rows, minlength=count)
-    indptr = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)])
-    return Adjacency(indptr, destinations.astype(np.int32), None, num_neighbours)
+    # There may be far more pairs than edges.
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+    return Adjacency(_compact(indptr), destinations.astype(np.int32), None, num_neighbours)
+
+
+def _number_pairs(count: int) -> CompactPositions:
+    return _compact(np.arange(count))
+
+
+def _compact(numbers: Positions) -> CompactPositions:
+    """Return ascending numbers with 32 bits, or with 64 where they need them."""
+    return (
+        numbers.astype(np.int32)
+        if numbers[-1:].max(initial=0) <= _LARGEST_COMPACT
+        else cast("CompactPositions", numbers)
+    )
 
 
 def _apply_filter(entity_filter: EntityFilter | None, entities: EntitySet, positions: Positions) -> Mask | None:

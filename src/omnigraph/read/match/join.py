@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.errors import Unsupported
-from omnigraph.language.query import Compare, ComparisonOperator, Identity, PropertyValue
+from omnigraph.deadlines import check_deadline
+from omnigraph.language.query import Compare, ComparisonOperator, Expression, Identity, PropertyValue
 from omnigraph.language.query.plan import Cross, NodeScan, Select, TopRanked, variables_of
-from omnigraph.language.types import INTEGERS, Scalar
+from omnigraph.language.types import INTEGERS, NUMBERS, Scalar
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import (
@@ -25,34 +26,39 @@ from omnigraph.read.frames import (
     empty_positions,
     evaluate,
     evaluate_predicate,
+    to_comparable,
     to_membership,
 )
 from omnigraph.read.match.counting import check_countable, multiply_rows, weights_of
 from omnigraph.read.match.liveness import StepPlan, all_bound_variables, build_spine
-from omnigraph.storage.columns import Values, encode_values, to_list
+from omnigraph.read.memory import QueryMemory
+from omnigraph.storage.columns import Values, compute, encode_values, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, Condition
 
-_LARGEST_PRODUCT: Final = 2**31
 _LISTED: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 """The types of values that a condition lists."""
 _PAIRS_AT_ONCE: Final = 1_000_000
 """A nested loop join makes and compares so many pairs at a time."""
+_PAIR_BYTES: Final = 48
+"""What it takes to find a pair of rows, beside the row that is made of it."""
+_VALUE_BYTES: Final = 80
+"""What it takes to find the equal values of one value: a text, its code and its place among the others."""
 
 
-def cross_frames(left: Frame, right: Frame) -> Frame:
+def cross_frames(left: Frame, right: Frame, memory: QueryMemory) -> Frame:
     """Combine every row of the left with every row of the right."""
     check_countable(float(left.total_rows) * right.total_rows)
-    if left.num_rows * right.num_rows > _LARGEST_PRODUCT:
-        raise Unsupported(
-            f"a product of {left.num_rows:,} and {right.num_rows:,} rows does not fit into memory",
-            hint="connect the two parts by an edge or a comparison, or read the rows in batches, without order",
+    with memory.hold(left.num_rows * right.num_rows * _pair_bytes(left, right)):
+        return _pair_rows(
+            left,
+            right,
+            np.repeat(np.arange(left.num_rows), right.num_rows),
+            np.tile(np.arange(right.num_rows), left.num_rows),
         )
-    return _pair_rows(
-        left,
-        right,
-        np.repeat(np.arange(left.num_rows), right.num_rows),
-        np.tile(np.arange(right.num_rows), left.num_rows),
-    )
+
+
+def _pair_bytes(left: Frame, right: Frame) -> int:
+    return _PAIR_BYTES + left.row_bytes + right.row_bytes
 
 
 def find_join_comparison(product: Cross, above: StepPlan) -> Compare | None:
@@ -93,28 +99,48 @@ def restrict_join(left: Frame, product: Cross, compare: Compare, context: QueryC
 
 
 def _is_equality(compare: Compare) -> bool:
-    """Whether equal values of one type are compared, so that codes can be matched."""
+    """Whether equal values of one type are compared, so that they can be listed for a scan."""
     ours, theirs = compare.left.type, compare.right.type
     return compare.operator is ComparisonOperator.EQUAL and ours.scalar is theirs.scalar and not ours.is_list
 
 
 def join_frames(left: Frame, right: Frame, compare: Compare, context: QueryContext) -> Frame:
-    """Join two frames by a comparison. Equality of one type matches codes; anything else is a nested loop."""
+    """Join two frames by a comparison. Equality of values or of numbers matches codes; else it is a nested loop."""
     ours, theirs = compare.left, compare.right
     if not variables_of(ours) <= left.bindings.keys():
         ours, theirs = theirs, ours
-    if _is_equality(compare):
+    if compare.operator is not ComparisonOperator.EQUAL or not _have_equal_codes(ours, theirs):
+        return _join_in_loops(left, right, compare, context)
+    with context.memory.hold((left.num_rows + right.num_rows) * _VALUE_BYTES) as held:
         values = (evaluate(ours, left, context.evaluation), evaluate(theirs, right, context.evaluation))
-        return _pair_rows(left, right, *_find_equal_pairs(*values))
-    left_rows = max(1, _PAIRS_AT_ONCE // max(1, right.num_rows))
-    products = (
-        cross_frames(_slice_frame(left, begin, left_rows), right)
-        for begin in range(0, max(1, left.num_rows), left_rows)
-    )
-    return concat_frames([each.filter(evaluate_predicate(compare, each, context.evaluation)) for each in products])
+        equal = _find_equal_rows(*(to_comparable(*values) or values))
+        held.add(equal.count_pairs() * _pair_bytes(left, right))
+        return _pair_rows(left, right, *equal.list_pairs())
 
 
-def outer_join_frames(frame: Frame, numbers: Positions, found: Frame, variables: Sequence[str]) -> Frame:
+def _join_in_loops(left: Frame, right: Frame, compare: Compare, context: QueryContext) -> Frame:
+    memory = context.memory
+    most = min(_PAIRS_AT_ONCE, memory.left // (4 * _pair_bytes(left, right)))
+    left_rows = max(1, most // max(1, right.num_rows))
+    found: list[Frame] = []
+    with memory.hold() as held:
+        for begin in range(0, max(1, left.num_rows), left_rows):
+            check_deadline()
+            product = cross_frames(left.slice(begin, begin + left_rows), right, memory)
+            found.append(product.filter(evaluate_predicate(compare, product, context.evaluation)))
+            held.add(2 * found[-1].nbytes)
+        return concat_frames(found)
+
+
+def _have_equal_codes(one: Expression, other: Expression) -> bool:
+    """Whether equal values of two expressions are equal once both have one type."""
+    scalars = {one.type.scalar, other.type.scalar}
+    return (len(scalars) == 1 or scalars <= NUMBERS) and not (one.type.is_list or other.type.is_list)
+
+
+def outer_join_frames(
+    frame: Frame, numbers: Positions, found: Frame, variables: Sequence[str], memory: QueryMemory
+) -> Frame:
     """Join each row with the found rows that have its number as their tag; a row without any is kept once.
 
     The variables are those of the found rows; where there is none, they are absent.
@@ -124,6 +150,13 @@ def outer_join_frames(frame: Frame, numbers: Positions, found: Frame, variables:
     arranged = tags[order]
     begins = np.searchsorted(arranged, numbers, "left")
     counts = np.searchsorted(arranged, numbers, "right") - begins
+    shown = np.maximum(counts, 1)
+    with memory.hold(int(shown.sum()) * (_pair_bytes(frame, found))):
+        return _join_shown(frame, found, variables, _EqualRows(begins, counts, order))
+
+
+def _join_shown(frame: Frame, found: Frame, variables: Sequence[str], equal: _EqualRows) -> Frame:
+    begins, counts, order = equal.begins, equal.counts, equal.order
     shown = np.maximum(counts, 1)
     left_rows = np.repeat(np.arange(frame.num_rows), shown)
     within = np.arange(len(left_rows)) - np.repeat(np.cumsum(shown) - shown, shown)
@@ -148,10 +181,6 @@ def _to_optional(binding: EntityColumn) -> tuple[EntitySet | None, Positions]:
     return binding.entities, binding.positions + 1
 
 
-def _slice_frame(frame: Frame, begin: int, count: int) -> Frame:
-    return frame.take(np.arange(begin, min(begin + count, frame.num_rows)))
-
-
 def _pair_rows(left: Frame, right: Frame, left_rows: Positions, right_rows: Positions) -> Frame:
     one, other = left.take(left_rows), right.take(right_rows)
     return Frame(
@@ -169,14 +198,33 @@ def _multiply_weights(one: Frame, other: Frame) -> Positions | None:
     return multiply_rows(one, weights_of(other)).weights
 
 
-def _find_equal_pairs(left: Values, right: Values) -> tuple[Positions, Positions]:
-    """Return all pairs of rows of two columns that hold the same value. Null equals nothing."""
-    codes = encode_values(pa.concat_arrays([left, right]))
+@dataclass(frozen=True, slots=True)
+class _EqualRows:
+    """For each row of the left, where the rows of the right with the same value are among all of them, in order."""
+
+    begins: Positions
+    counts: Positions
+    order: Positions
+
+    def count_pairs(self) -> int:
+        return int(self.counts.sum())
+
+    def list_pairs(self) -> tuple[Positions, Positions]:
+        left_rows = np.repeat(np.arange(len(self.counts)), self.counts)
+        within = np.arange(len(left_rows)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
+        return left_rows, self.order[np.repeat(self.begins, self.counts) + within]
+
+
+def _find_equal_rows(left: Values, right: Values) -> _EqualRows:
+    """Find the rows of two columns that hold the same value. Null equals nothing."""
+    values = pa.concat_arrays([left, right])
+    if pa.types.is_floating(values.type):
+        # As null, what is no number equals nothing, not even itself.
+        values = compute("if_else", compute("is_nan", values), pa.scalar(None, values.type), values)
+    codes = encode_values(values)
     ours, theirs = codes[: len(left)], codes[len(left) :]
     order = np.argsort(theirs, kind="stable")
     arranged = theirs[order]
     begins = np.searchsorted(arranged, ours, "left")
     counts = np.where(ours < 0, 0, np.searchsorted(arranged, ours, "right") - begins)
-    left_rows = np.repeat(np.arange(len(ours)), counts)
-    within = np.arange(len(left_rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return left_rows, order[np.repeat(begins, counts) + within]
+    return _EqualRows(begins, counts, order)

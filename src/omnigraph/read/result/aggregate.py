@@ -8,7 +8,7 @@ minima and maxima do not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import numpy as np
@@ -32,23 +32,75 @@ from omnigraph.read.frames import (
 from omnigraph.read.match import count_by_position
 from omnigraph.storage.columns import Values, column_of, compute, encode_values, find_true
 
-"""Integers up to this are floats without loss."""
 _BEYOND_I64: Final = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of some rows: their keys, as columns, and what each aggregate knows of them."""
+
+    count: int
+    keys: pa.Table
+    states: tuple[AggregateState, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the keys and of the aggregates."""
+        return self.keys.nbytes + sum(state.nbytes for state in self.states)
 
 
 def group_rows(frame: Frame, columns: Sequence[ResultColumn], evaluation: EvaluationContext) -> pa.Table:
     """Return one row per group, in any order. Without plain columns there is exactly one, even for no rows."""
-    keys = [column.expression for column in columns if not isinstance(column.expression, Aggregate)]
-    groups = _find_groups(keys, frame, evaluation)
+    return finish_groups(find_groups(frame, columns, evaluation), columns)
+
+
+def find_groups(
+    frame: Frame, columns: Sequence[ResultColumn], evaluation: EvaluationContext, *, is_part: bool = False
+) -> Groups:
+    """Group rows. If these are a part of all rows, keep what it takes to merge the groups with those of other parts."""
+    keys = [column for column in columns if not isinstance(column.expression, Aggregate)]
+    groups = _number_rows([key.expression for key in keys], frame, evaluation)
     representatives = frame.take(groups.first)
+    shown = [evaluate(key.expression, representatives, evaluation) for key in keys]
+    fields = [pa.field(key.name, arrow_type_of(key.expression)) for key in keys]
+    states = (_summarize(each, frame, groups, evaluation, is_part=is_part) for each in _aggregates_of(columns))
+    return Groups(groups.count, pa.Table.from_arrays(shown, schema=pa.schema(fields)), tuple(states))
+
+
+def merge_groups(parts: Sequence[Groups], columns: Sequence[ResultColumn]) -> Groups:
+    """Return the groups of all rows from the groups of parts of them."""
+    if len(parts) == 1:
+        return parts[0]
+    keys = pa.concat_tables([part.keys for part in parts])
+    if keys.num_columns:
+        first, numbers = number_tuples([_encode_values(column_of(keys, name)) for name in keys.column_names])
+        count, keys = len(first), keys.take(first)
+    else:
+        count, numbers = 1, np.zeros(len(parts), np.int64)
+    ends = np.cumsum([part.count for part in parts])
+    at = np.split(numbers, ends[:-1])
+    states = [
+        _merge_states(aggregate, [part.states[place] for part in parts], at, count)
+        for place, aggregate in enumerate(_aggregates_of(columns))
+    ]
+    return Groups(count, keys.combine_chunks(), tuple(states))
+
+
+def finish_groups(groups: Groups, columns: Sequence[ResultColumn]) -> pa.Table:
+    """Return one row per group."""
+    states = iter(zip(_aggregates_of(columns), groups.states, strict=True))
     arrays = [
-        _aggregate(column.expression, frame, groups, evaluation)
+        _finish(*next(states), groups.count)
         if isinstance(column.expression, Aggregate)
-        else evaluate(column.expression, representatives, evaluation)
+        else column_of(groups.keys, column.name)
         for column in columns
     ]
     schema = pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in columns])
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _aggregates_of(columns: Sequence[ResultColumn]) -> list[Aggregate]:
+    return [column.expression for column in columns if isinstance(column.expression, Aggregate)]
 
 
 # --------------------------------------------------------------------------------------------- groups
@@ -63,7 +115,7 @@ class _RowGroups:
     first: Positions
 
 
-def _find_groups(keys: Sequence[Expression], frame: Frame, evaluation: EvaluationContext) -> _RowGroups:
+def _number_rows(keys: Sequence[Expression], frame: Frame, evaluation: EvaluationContext) -> _RowGroups:
     if not keys:
         return _RowGroups(np.zeros(frame.num_rows, np.int64), 1, np.zeros(0, np.int64))
     entities = [key for key in keys if _is_entity(key, frame)]
@@ -130,25 +182,146 @@ class _PresentValues:
         """Return the number of values in each group."""
         return count_by_position(self.numbers, self.weights, self.groups)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the values and of their groups."""
+        return self.values.nbytes + self.numbers.nbytes + (0 if self.weights is None else self.weights.nbytes)
 
-def _aggregate(aggregate: Aggregate, frame: Frame, groups: _RowGroups, evaluation: EvaluationContext) -> Values:
+
+@dataclass(frozen=True, slots=True)
+class AggregateState:
+    """What an aggregate knows of each group: the number of values, and what else its function needs."""
+
+    counts: Positions
+    totals: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None = None
+    extremes: Values | None = None
+    listed: _PresentValues | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all of it."""
+        parts = (self.counts, self.totals, self.extremes, self.listed)
+        return sum(part.nbytes for part in parts if part is not None)
+
+
+def _summarize(
+    aggregate: Aggregate, frame: Frame, groups: _RowGroups, evaluation: EvaluationContext, *, is_part: bool
+) -> AggregateState:
     function, argument = aggregate.function, aggregate.argument
     if function is AggregateFunction.COUNT and aggregate.distinct:
-        return _to_column(_count_distinct(argument, frame, groups, evaluation))
+        return _count_distinct(argument, frame, groups, evaluation, is_part=is_part)
     if function is AggregateFunction.COUNT and isinstance(argument, Identity) and not argument.type.nullable:
-        return _to_column(count_by_position(groups.numbers, frame.weights, groups.count))
+        return AggregateState(count_by_position(groups.numbers, frame.weights, groups.count))
     present = _drop_nulls(evaluate(argument, frame, evaluation), frame, groups)
     match function:
         case AggregateFunction.COUNT:
-            return _to_column(present.counts())
-        case AggregateFunction.SUM:
-            return _to_column(_sum_values(present), missing=present.counts() == 0)
-        case AggregateFunction.AVG:
-            return _to_column(_average_values(present), missing=present.counts() == 0)
+            return AggregateState(present.counts())
+        case AggregateFunction.SUM | AggregateFunction.AVG:
+            totals = _sum_floats(present) if _are_floats(present) else _sum_integers(present)
+            return AggregateState(present.counts(), totals)
         case AggregateFunction.MIN | AggregateFunction.MAX:
-            return _find_text_extremes(function, present) if _is_text(present) else _find_extremes(function, present)
+            return AggregateState(present.counts(), extremes=_find_extremes(function, present))
         case AggregateFunction.COLLECT:
-            return _collect(present, arrow_type_of(aggregate), distinct=aggregate.distinct)
+            listed = _drop_duplicates(present) if aggregate.distinct else present
+            return AggregateState(present.counts(), listed=listed)
+
+
+def _count_distinct(
+    argument: Expression, frame: Frame, groups: _RowGroups, evaluation: EvaluationContext, *, is_part: bool
+) -> AggregateState:
+    """Count the distinct values of each group, by their codes."""
+    codes = _encode_expression(argument, frame, evaluation)
+    first, _ = number_tuples([groups.numbers, codes])
+    first = first[codes[first] > 0]
+    numbers = groups.numbers[first]
+    counts = np.bincount(numbers, minlength=groups.count)
+    if not is_part:
+        return AggregateState(counts)
+    values = evaluate(argument, frame.take(first), evaluation)
+    return AggregateState(counts, listed=_PresentValues(values, numbers, None, groups.count))
+
+
+def _merge_states(
+    aggregate: Aggregate, states: Sequence[AggregateState], at: Sequence[Positions], count: int
+) -> AggregateState:
+    """Merge what an aggregate knows of the groups of parts; ``at`` has the number of each of these groups."""
+    counts = np.zeros(count, np.int64)
+    for state, numbers in zip(states, at, strict=True):
+        counts[numbers] += state.counts
+    function = aggregate.function
+    match function:
+        case AggregateFunction.SUM | AggregateFunction.AVG:
+            return AggregateState(counts, _merge_totals(states, at, count))
+        case AggregateFunction.MIN | AggregateFunction.MAX:
+            found = [state.extremes for state in states if state.extremes is not None]
+            everything = _concat_values([_PresentValues(v, n, None, count) for v, n in zip(found, at, strict=True)])
+            return AggregateState(counts, extremes=_find_extremes(function, _drop_missing(everything)))
+        case AggregateFunction.COUNT | AggregateFunction.COLLECT:
+            if states[0].listed is None:
+                return AggregateState(counts)
+            moved = [
+                replace(state.listed, numbers=numbers[state.listed.numbers], groups=count)
+                for state, numbers in zip(states, at, strict=True)
+                if state.listed is not None
+            ]
+            listed = _concat_values(moved)
+            if not aggregate.distinct:
+                return AggregateState(counts, listed=listed)
+            listed = _drop_duplicates(listed)
+            return AggregateState(np.bincount(listed.numbers, minlength=count), listed=listed)
+
+
+def _merge_totals(
+    states: Sequence[AggregateState], at: Sequence[Positions], count: int
+) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+    totals = [state.totals for state in states if state.totals is not None]
+    if all(part.dtype.kind == "f" for part in totals):
+        width: type[np.generic] = np.float64
+    else:
+        largest = sum(int(np.abs(part).max(initial=0)) for part in totals)
+        width = np.int64 if largest < _BEYOND_I64 else np.object_
+    merged = cast("npt.NDArray[np.int64]", np.zeros(count, width))
+    for part, numbers in zip(totals, at, strict=True):
+        merged[numbers] += cast("npt.NDArray[np.int64]", part.astype(width))
+    return merged
+
+
+def _concat_values(parts: Sequence[_PresentValues]) -> _PresentValues:
+    values = pa.concat_arrays([part.values for part in parts])
+    weights = None
+    if any(part.weights is not None for part in parts):
+        ones = (np.ones(len(part.numbers), np.int64) if part.weights is None else part.weights for part in parts)
+        weights = np.concatenate(list(ones))
+    return _PresentValues(values, np.concatenate([part.numbers for part in parts]), weights, parts[0].groups)
+
+
+def _drop_duplicates(present: _PresentValues) -> _PresentValues:
+    first, _ = number_tuples([present.numbers, _encode_values(present.values)])
+    return _PresentValues(present.values.take(first), present.numbers[first], None, present.groups)
+
+
+def _drop_missing(present: _PresentValues) -> _PresentValues:
+    rows = find_true(compute("is_valid", present.values))
+    return _PresentValues(present.values.take(rows), present.numbers[rows], None, present.groups)
+
+
+def _finish(aggregate: Aggregate, state: AggregateState, count: int) -> Values:
+    """Return the values of an aggregate, one for each group."""
+    match aggregate.function:
+        case AggregateFunction.COUNT:
+            return _to_column(state.counts)
+        case AggregateFunction.SUM:
+            assert state.totals is not None
+            return _to_column(state.totals.astype(np.float64), missing=state.counts == 0)
+        case AggregateFunction.AVG:
+            return _to_column(_divide_totals(state), missing=state.counts == 0)
+        case AggregateFunction.MIN | AggregateFunction.MAX:
+            assert state.extremes is not None
+            return state.extremes
+        case AggregateFunction.COLLECT:
+            assert state.listed is not None
+            assert len(state.counts) == count
+            return _collect(state.listed, arrow_type_of(aggregate))
 
 
 def _drop_nulls(values: Values, frame: Frame, groups: _RowGroups) -> _PresentValues:
@@ -163,31 +336,18 @@ def _to_column(results: npt.NDArray[np.generic], missing: Mask | None = None) ->
     return cast("Values", pa.array(results, mask=missing))
 
 
-def _count_distinct(argument: Expression, frame: Frame, groups: _RowGroups, evaluation: EvaluationContext) -> Positions:
-    """Count the distinct values of each group, by their codes."""
-    codes = _encode_expression(argument, frame, evaluation)
-    first, _ = number_tuples([groups.numbers, codes])
-    return np.bincount(groups.numbers[first[codes[first] > 0]], minlength=groups.count)
-
-
 # --------------------------------------------------------------------------------------------- sums
 
 
-def _sum_values(present: _PresentValues) -> npt.NDArray[np.float64]:
-    if _are_floats(present):
-        return _sum_floats(present)
-    return _sum_integers(present).astype(np.float64)
-
-
-def _average_values(present: _PresentValues) -> npt.NDArray[np.float64]:
-    counts = np.maximum(present.counts(), 1)
-    if _are_floats(present):
-        return _sum_floats(present) / counts
-    sums = _sum_integers(present)
-    if max(np.abs(sums).max(initial=0), counts.max(initial=0)) <= LARGEST_EXACT_FLOAT:
-        return sums / counts
+def _divide_totals(state: AggregateState) -> npt.NDArray[np.float64]:
+    assert state.totals is not None
+    totals, counts = state.totals, np.maximum(state.counts, 1)
+    if totals.dtype.kind == "f":
+        return totals / counts
+    if max(np.abs(totals).max(initial=0), counts.max(initial=0)) <= LARGEST_EXACT_FLOAT:
+        return totals / counts
     # Python divides integers of any size, and rounds once.
-    return (sums.astype(np.object_) / counts.astype(np.object_)).astype(np.float64)
+    return (totals.astype(np.object_) / counts.astype(np.object_)).astype(np.float64)
 
 
 def _are_floats(present: _PresentValues) -> bool:
@@ -219,6 +379,8 @@ def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
 
 
 def _find_extremes(function: AggregateFunction, present: _PresentValues) -> Values:
+    if _is_text(present):
+        return _find_text_extremes(function, present)
     type_ = present.values.type
     numbers = _to_numbers(present.values)
     smallest = function is AggregateFunction.MIN
@@ -263,12 +425,9 @@ def _find_text_extremes(function: AggregateFunction, present: _PresentValues) ->
 # --------------------------------------------------------------------------------------------- lists
 
 
-def _collect(present: _PresentValues, type_: pa.DataType, *, distinct: bool) -> Values:
+def _collect(present: _PresentValues, type_: pa.DataType) -> Values:
     """List the values of each group in ascending order."""
     values, numbers, weights = present.values, present.numbers, present.weights
-    if distinct:
-        first, _ = number_tuples([numbers, encode_values(values)])
-        values, numbers, weights = values.take(first), numbers[first], None
     if weights is not None:
         rows = np.repeat(np.arange(len(numbers)), weights)
         values, numbers = values.take(rows), numbers[rows]

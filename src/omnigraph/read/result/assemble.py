@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.errors import MemoryExceeded
 from omnigraph.language.query import ResultColumn
 from omnigraph.language.query.plan import Count, Group, Keep, Limit, Project, ReadPlan, Sort, TopRows, Union
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, arrow_type_of, convert_number, evaluate, evaluate_predicate, frame_of_columns
-from omnigraph.read.match import Variables, execute_match, needed_variables, stream_match
-from omnigraph.read.result.aggregate import group_rows
+from omnigraph.read.match import Piece, needed_variables, run_match, stream_match
 from omnigraph.read.result.order import sort_groups, sort_rows
+from omnigraph.read.result.piecewise import SORT_BYTES, SortedProject, group_pieces, sort_pieces
 from omnigraph.storage.columns import Values
 
 _BATCH_ROWS: Final = 65_536
@@ -33,11 +35,7 @@ def execute_read(plan: ReadPlan, context: QueryContext) -> Iterator[pa.RecordBat
             assert isinstance(plan.input, ReadPlan)
             yield from _select_columns(plan, execute_read(plan.input, context), context)
         case Project():
-            schema = output_schema(plan)
-            for frame in _stream_frames(plan, context):
-                for begin in range(0, frame.num_rows, _BATCH_ROWS):
-                    batch = frame.take(np.arange(begin, min(begin + _BATCH_ROWS, frame.num_rows)))
-                    yield _project(plan, batch, schema, context)
+            yield from _project_match(plan, context)
         case Union():
             yield from _stream_union(plan, context)
         case Limit() if isinstance(plan.input, Union):
@@ -67,31 +65,51 @@ def _reads_columns(plan: Project) -> bool:
 # --------------------------------------------------------------------------------------------- one row per match
 
 
-def _stream_frames(plan: Project, context: QueryContext) -> Iterator[Frame]:
+def _project_match(plan: Project, context: QueryContext) -> Iterator[pa.RecordBatch]:
     """Yield the rows that a projection shows, sorted and limited."""
     needed = needed_variables(plan)
     limit = plan.input if isinstance(plan.input, Limit | TopRows) else None
     below = plan.input if limit is None else limit.input
     assert not isinstance(below, ReadPlan) or isinstance(below, Sort)
-    if isinstance(below, Sort):
-        most = None if limit is None else context.resolve_total(_count_of(limit), limit.skip)
-        frames: Iterable[Frame] = [_sort_match(below, needed, most, context)]
+    if not isinstance(below, Sort):
+        yield from _project_frames(plan, stream_match(below, needed, context), limit, context)
+        return
+    assert not isinstance(below.input, Group | Keep | Union)
+    most = None if limit is None else context.resolve_total(_count_of(limit), limit.skip)
+    pieces = run_match(below.input, needed, context)
+    first = next(pieces)
+    ordered = _sort_frame(below, first.frame, most, context) if first.is_only else None
+    if ordered is not None:
+        yield from _project_frames(plan, [ordered], limit, context)
     else:
-        frames = stream_match(below, needed, context)
-    yield from _repeat_rows(frames) if limit is None else _take_first(frames, limit, context)
+        frames = chain([first.frame], (piece.frame for piece in pieces))
+        del first
+        yield from sort_pieces(SortedProject(plan, below, limit, most), frames, context)
+
+
+def _project_frames(
+    plan: Project, frames: Iterable[Frame], limit: Limit | TopRows | None, context: QueryContext
+) -> Iterator[pa.RecordBatch]:
+    schema = output_schema(plan)
+    for frame in _repeat_rows(frames) if limit is None else _take_first(frames, limit, context):
+        for begin in range(0, frame.num_rows, _BATCH_ROWS):
+            yield _project(plan, frame.slice(begin, begin + _BATCH_ROWS), schema, context)
 
 
 def _count_of(limit: Limit | TopRows) -> Count | None:
     return limit.count if isinstance(limit, Limit) else limit.limit
 
 
-def _sort_match(plan: Sort, needed: Variables, most: int | None, context: QueryContext) -> Frame:
-    assert not isinstance(plan.input, Group | Keep | Union)
-    frame = execute_match(plan.input, needed, context)
+def _sort_frame(plan: Sort, frame: Frame, most: int | None, context: QueryContext) -> Frame | None:
+    """Return the rows of a frame in order, or the first of them; None if memory does not suffice to sort them."""
     with context.recorder.measure(plan) as stats:
-        # Equal rows stay together, so weighted rows are repeated after they are sorted.
-        order = sort_rows(frame, plan.keys, plan.tie_break, context.evaluation, most)
-        return stats.add_frame(frame.take(order))
+        try:
+            # Equal rows stay together, so weighted rows are repeated after they are sorted.
+            with context.memory.hold(frame.num_rows * SORT_BYTES):
+                order = sort_rows(frame, plan.keys, plan.tie_break, context.evaluation, most)
+                return stats.add_frame(frame.take(order))
+        except MemoryExceeded:
+            return None
 
 
 def _take_first(frames: Iterable[Frame], limit: Limit | TopRows, context: QueryContext) -> Iterator[Frame]:
@@ -162,13 +180,11 @@ def _execute_table(
 
 def _group(plan: Group, context: QueryContext) -> pa.Table:
     if isinstance(plan.input, Union):
-        rows = frame_of_columns(_execute_table(plan.input, context).combine_chunks())
+        # The whole table is there already.
+        pieces = iter([Piece(frame_of_columns(_execute_table(plan.input, context).combine_chunks()), is_only=True)])
     else:
-        rows = execute_match(plan.input, needed_variables(plan), context)
-    with context.recorder.measure(plan) as stats:
-        table = group_rows(rows, plan.columns, context.evaluation)
-        stats.add_rows(table.num_rows)
-    return table
+        pieces = run_match(plan.input, needed_variables(plan), context)
+    return group_pieces(plan, pieces, context)
 
 
 def _keep_rows(plan: Keep, table: pa.Table, context: QueryContext) -> pa.Table:

@@ -47,6 +47,7 @@ _CHUNK: Final = 8
 _CHUNKS: Final = 4
 """So many codes of a text are compared here, enough for the usual ids of 26 characters; the rest is left to Arrow."""
 _SIGN: Final = np.uint64(1 << 63)
+_ZERO, _ONE, _ALL_BITS = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 _TEXT: Final = ValueType(Scalar.STRING)
 _TEXTS: Final = ValueType(Scalar.STRING, is_list=True)
 
@@ -72,8 +73,13 @@ def sort_rows(
     limit: int | None = None,
 ) -> Positions:
     """Return the row numbers of a frame in order, or the first of them. Weights are ignored."""
-    ties = [TypedOrderKey(_identify(frame, variable), descending=False) for variable in tie_break]
+    ties = list_ties(frame, tie_break)
     return _sort(frame.num_rows, [_make_frame_key(frame, key, evaluation) for key in (*keys, *ties)], limit)
+
+
+def list_ties(frame: Frame, tie_break: Sequence[str]) -> list[TypedOrderKey]:
+    """Return the keys that break ties by the ids of variables."""
+    return [TypedOrderKey(_identify(frame, variable), descending=False) for variable in tie_break]
 
 
 def _identify(frame: Frame, variable: str) -> Expression:
@@ -81,6 +87,12 @@ def _identify(frame: Frame, variable: str) -> Expression:
     entities = frame.bindings[variable].entities
     base = entities.base if isinstance(entities, OptionalEntities) else entities
     return PathValue(PathFunction.NODES, variable, _TEXTS) if isinstance(base, PathSet) else Identity(variable, _TEXT)
+
+
+def sort_columns(table: pa.Table, keys: Sequence[tuple[str, bool]], limit: int | None = None) -> Positions:
+    """Return the row numbers of a table in the order of some columns, each descending or not, or the first of them."""
+    columns = [_sort_column(column_of(table, name), descending=descending) for name, descending in keys]
+    return _sort(table.num_rows, columns, limit)
 
 
 def sort_groups(table: pa.Table, keys: Sequence[TypedOrderKey | ByRank], limit: int | None = None) -> Positions:
@@ -231,14 +243,21 @@ def _radix_sort(codes: _Codes) -> Positions:
 
 
 def _make_passes(values: Values) -> Iterator[_Pass]:
-    """Yield the passes over values, the most significant first: whether they are null, then their codes."""
+    """Yield the passes over values, the most significant first. Null has the code 0 in the first of them."""
     valid = to_bool_array(compute("is_valid", values))
-    if values.null_count:
-        yield lambda places: valid[places].astype(np.uint64)
     if pa.types.is_string(values.type):
-        yield from _make_text_passes(values, valid)
+        first, *others = _make_text_passes(values, valid)
+        # No byte of a text is 255, so there is room for one code more.
+        yield (lambda places: np.where(valid[places], first(places) + _ONE, _ZERO)) if values.null_count else first
+        yield from others
         return
     codes = _encode_numbers(values)
+    if values.null_count and valid.any():
+        low, high = codes[valid].min(), codes[valid].max()
+        if high - low == _ALL_BITS:
+            yield lambda places: valid[places].astype(np.uint64)
+        else:
+            codes = np.where(valid, codes - low + _ONE, _ZERO)
     yield lambda places: codes[places]
 
 

@@ -7,17 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from omnigraph.read.frames import (
     EntityColumn,
-    EntitySet,
     Frame,
-    OptionalEntities,
-    PartialTable,
-    PathSet,
     Positions,
-    WholeTable,
+    align_frames,
     concat_frames,
 )
 from omnigraph.read.search.top_k import sort_entities
@@ -48,7 +43,7 @@ def fuse_frames(arms: Sequence[Frame], variable: str, k: int, limit: int | None)
 
     The rows of an entity are taken from the first frame that has it.
     """
-    frames = _align_frames(arms)
+    frames = align_frames(arms)
     rankings = [_rank_entities(frame, variable) for frame in frames]
     entities = np.unique(np.concatenate(rankings))
     ranks = [_ranks_or_infinity(ranking, entities) for ranking in rankings]
@@ -85,63 +80,3 @@ def _ranks_or_infinity(ranking: Positions, entities: Positions) -> npt.NDArray[n
 def _ranks_of(frame: Frame) -> Positions:
     assert frame.ranks is not None, "every arm of a fusion is ranked"
     return frame.ranks
-
-
-# --------------------------------------------------------------------------------------------- common positions
-
-
-def _align_frames(frames: Sequence[Frame]) -> list[Frame]:
-    """Return the same frames where equal positions mean equal entities in all of them."""
-    first, *others = frames
-    # Twice: one of the others may move the first to another set of entities, which those before it must follow.
-    for _ in range(2):
-        for number, other in enumerate(others):
-            first, others[number] = _align_entities(first, other)
-    return [first, *others]
-
-
-def _align_entities(first: Frame, second: Frame) -> tuple[Frame, Frame]:
-    """Return the same frames where equal positions mean equal entities."""
-    for name, one in first.bindings.items():
-        one, other = _align_columns(one, second.bindings[name])
-        first, second = (
-            first.bind(name, one.entities, one.positions),
-            second.bind(name, other.entities, other.positions),
-        )
-    return first, second
-
-
-def _align_columns(one: EntityColumn, other: EntityColumn) -> tuple[EntityColumn, EntityColumn]:
-    if one.entities == other.entities:
-        return one, other
-    if isinstance(one.entities, PathSet) and isinstance(other.entities, PathSet):
-        return _join_paths(one, other, one.entities.extend(other.entities), len(one.entities))
-    if isinstance(one.entities, OptionalEntities) and isinstance(other.entities, OptionalEntities):
-        bases = one.entities.base, other.entities.base
-        if isinstance(bases[0], PathSet) and isinstance(bases[1], PathSet):
-            return _join_paths(one, other, OptionalEntities(bases[0].extend(bases[1])), len(bases[0]))
-    if isinstance(other.entities, WholeTable):
-        return _rebase(one, other.entities), other
-    assert isinstance(one.entities, WholeTable | PartialTable)
-    return one, _rebase(other, one.entities)
-
-
-def _join_paths(
-    one: EntityColumn, other: EntityColumn, both: EntitySet, count: int
-) -> tuple[EntityColumn, EntityColumn]:
-    """Express positions among the paths of two walks; an absent path is position 0 of both."""
-    is_absent = (other.positions == 0) & isinstance(both, OptionalEntities)
-    moved = np.where(is_absent, 0, other.positions + count)
-    return EntityColumn(both, one.positions), EntityColumn(both, moved)
-
-
-def _rebase(column: EntityColumn, target: WholeTable | PartialTable) -> EntityColumn:
-    """Express the positions of a column in another entity set."""
-    entities, numbers = np.unique(column.positions, return_inverse=True)
-    ids = column.entities.take_ids(entities)
-    if isinstance(target, WholeTable):
-        positions = target.locate(ids)
-        assert not (positions < 0).any(), "both frames are of one snapshot"
-    else:
-        positions = target.intern(pa.table({"id": ids}))
-    return EntityColumn(target, positions[numbers])
