@@ -87,7 +87,7 @@ def test_with_little_memory_the_rows_are_the_same_and_less_is_held(graph: Graph,
     text, ordered = f"query q() {{ {SHAPES[shape]} }}", "order" in SHAPES[shape]
     ample = plan(graph, text)
     expected = rows_of(ample, ordered=ordered)
-    budget = 350_000
+    budget = 500_000
     little = plan(graph, text, budget)
     assert rows_of(little, ordered=ordered) == expected
     assert little.context.memory.peak <= budget

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -27,7 +28,7 @@ from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.evaluation import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame
-from omnigraph.read.result.aggregate import group_rows
+from omnigraph.read.result.aggregate import find_groups, finish_groups, group_rows, merge_groups
 from omnigraph.storage.columns import column_of
 from tests.language.query.plan.plan_evaluator import Row, _aggregate, value
 from tests.language.query.query_strategies import fuzzing
@@ -101,6 +102,35 @@ def test_groups_are_those_of_the_plain_evaluator(
         for result, aggregate in zip(found[key], aggregated, strict=True):
             expected = _aggregate(aggregate, members, given_things.graph)
             assert same(result, expected, aggregate, members, given_things), (key, aggregate)
+
+
+@fuzzing(150)
+@given(
+    things(weighted=True) | things(),
+    st.lists(KEYS, max_size=3),
+    st.lists(AGGREGATES, min_size=1, max_size=3),
+    st.lists(st.integers(0, 30), max_size=4),
+)
+def test_groups_of_parts_are_merged_to_the_groups_of_all_rows(
+    given_things: Things, keys: list[Expression], aggregated: list[Aggregate], cuts: list[int]
+) -> None:
+    columns, frame = columns_of([*keys, *aggregated]), given_things.frame
+    bounds = sorted({0, frame.num_rows, *(min(cut, frame.num_rows) for cut in cuts)})
+    ranges = list(pairwise(bounds)) or [(0, 0)]
+    parts = [find_groups(frame.slice(*each), columns, given_things.request, is_part=True) for each in ranges]
+    # Merged parts are merged again.
+    found = finish_groups(merge_groups([merge_groups(parts[:2], columns), *parts[2:]], columns), columns)
+    whole = group_rows(frame, columns, given_things.request)
+    assert len(found) == len(whole)
+
+    def by_key(table: pa.Table) -> dict[tuple[ConstantValue, ...], tuple[ConstantValue, ...]]:
+        rows = zip(*(constants(column_of(table, name)) for name in table.column_names), strict=True)
+        return {row[: len(keys)]: row[len(keys) :] for row in rows}
+
+    groups = expected_groups([*keys, *aggregated], given_things)
+    for key, results in by_key(whole).items():
+        for result, expected, aggregate in zip(by_key(found)[key], results, aggregated, strict=True):
+            assert same(result, expected, aggregate, groups[key], given_things), (key, aggregate)
 
 
 # --------------------------------------------------------------------------------------------- large numbers

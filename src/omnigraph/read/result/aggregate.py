@@ -358,7 +358,8 @@ def _sum_floats(present: _PresentValues) -> npt.NDArray[np.float64]:
     numbers = present.values.to_numpy(zero_copy_only=False).astype(np.float64)
     with np.errstate(over="ignore"):
         weighed = numbers if present.weights is None else numbers * present.weights
-    return cast("npt.NDArray[np.float64]", np.bincount(present.numbers, weighed, present.groups))
+    # Without any rows NumPy gives integers.
+    return np.bincount(present.numbers, weighed, present.groups).astype(np.float64, copy=False)
 
 
 def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:

@@ -320,7 +320,9 @@ class Search:
         if index is None:
             return NO_MATCHES
         if index.covers_all or isinstance(expression, TextMatch):
-            return index.search(query, list_filter("id", ids.unique()))
+            # The id of an absent entity is null.
+            present = ids.unique().drop_null()
+            return index.search(query, list_filter("id", present)) if len(present) else NO_MATCHES
         return self._search_text(*key)
 
     def _has_vector_index(self, ranking: Distance, type_: NodeType) -> bool:
