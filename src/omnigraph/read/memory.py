@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Condition
+from types import TracebackType
 from typing import Final, Self, TypeAlias, TypeVar
 
 from omnigraph.deadlines import check_deadline
@@ -142,28 +142,20 @@ class QueryMemory:
         """Return the error of a step that asks for too much."""
         return MemoryExceeded(self._name_step(), nbytes, self.held, self.budget)
 
-    @contextmanager
-    def hold(self, nbytes: int = 0) -> Generator[Holding]:
+    def hold(self, nbytes: int = 0) -> Holding:
         """Hold bytes while a block runs; it may change how many."""
-        holding = Holding(self)
-        try:
-            holding.resize(nbytes)
-            yield holding
-        finally:
-            holding.resize(0)
+        return Holding(self).resize(nbytes)
 
-    @contextmanager
-    def share(self, parts: int) -> Generator[MemoryShare]:
+    def share(self, parts: int) -> MemoryShare:
         """Allow a block one of so many equal parts of what is left, but not less than a small part of the whole."""
-        ceiling, highest = self._ceiling, self._highest
-        size = max((ceiling - self.held) // parts, self.budget // _LEAST_SHARE)
-        share = MemoryShare(self.held, min(size, self.left))
-        self._ceiling, self._highest = self.held + share.size, self.held
-        try:
-            yield share
-        finally:
-            share.used = self._highest - share.begin
-            self._ceiling, self._highest = ceiling, max(highest, self._highest)
+        size = max((self._ceiling - self.held) // parts, self.budget // _LEAST_SHARE)
+        return MemoryShare(self, min(size, self.left))
+
+    def limit(self, ceiling: int, highest: int) -> tuple[int, int]:
+        """Set how much may be held from now on and what was held at most; return what both were before."""
+        before = self._ceiling, self._highest
+        self._ceiling, self._highest = ceiling, highest
+        return before
 
     @property
     def left(self) -> int:
@@ -190,7 +182,7 @@ class QueryMemory:
 
 @dataclass(slots=True)
 class Holding:
-    """Bytes that a block holds."""
+    """Bytes that a block holds. They are released when it ends."""
 
     memory: QueryMemory
     nbytes: int = 0
@@ -208,14 +200,38 @@ class Holding:
         """Hold so many bytes more."""
         return self.resize(self.nbytes + nbytes)
 
+    def __enter__(self) -> Self:
+        return self
 
-@dataclass(slots=True)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.resize(0)
+
+
 class MemoryShare:
     """The part of its query's memory that a block may use, and, after the block, what it used at most."""
 
-    begin: int
-    size: int
-    used: int = 0
+    __slots__ = ("_before", "_begin", "_memory", "size", "used")
+
+    def __init__(self, memory: QueryMemory, size: int) -> None:
+        self.size = size
+        self.used = 0
+        self._memory = memory
+        self._begin = memory.held
+        self._before = (0, 0)
+
+    def __enter__(self) -> Self:
+        self._before = self._memory.limit(self._begin + self.size, self._begin)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ceiling, highest = self._before
+        _, reached = self._memory.limit(ceiling, highest)
+        self.used = reached - self._begin
+        self._memory.limit(ceiling, max(highest, reached))
 
 
 # --------------------------------------------------------------------------------------------- sizes

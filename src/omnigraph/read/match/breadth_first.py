@@ -209,7 +209,11 @@ def _split_frontier(arrays: Neighbourhood, frontier: Positions, memory: QueryMem
     nodes = frontier % arrays.num_nodes
     hops = np.cumsum(count_hops(arrays, nodes))
     most = max(1, min(_HOPS_AT_ONCE, memory.left // (4 * _HOP_BYTES)))
-    cuts = np.searchsorted(hops, np.arange(most, int(hops[-1]) if len(hops) else 0, most))
+    check_deadline()
+    if not len(hops) or hops[-1] <= most:
+        yield frontier
+        return
+    cuts = np.searchsorted(hops, np.arange(most, int(hops[-1]), most))
     for part in np.split(frontier, np.unique(cuts[cuts > 0])):
         check_deadline()
         yield part
