@@ -12,17 +12,23 @@ import httpx
 import pytest
 
 from omnigraph.deadlines import Deadline, check_deadline
-from omnigraph.errors import Cancelled, StorageError, TooManyRequests
+from omnigraph.errors import Cancelled, LimitError, StorageError, TooManyRequests
 from omnigraph.graph import Graph
 from omnigraph.server import Limits, Role, calls
 from omnigraph.server.admission import Admission
 from omnigraph.server.calls import run_watched
+from omnigraph.server.errors import find_status
 from omnigraph.server.gate import ROLE_ACTIONS
 from omnigraph.server.routes import ROUTES
 from tests.server.client import Client, error_of
 from tests.server.conftest import LIMITS, Serve
 
 ALL = "query q() { match { $p: Person } return { $p.name } }"
+
+
+@pytest.mark.parametrize("kind", LimitError.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_a_limit_is_never_a_defect_of_the_server(kind: type[LimitError]) -> None:
+    assert find_status(kind.__new__(kind)) != 500
 
 
 def be_defective(*_: object) -> NoReturn:

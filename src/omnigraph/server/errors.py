@@ -27,6 +27,7 @@ from omnigraph.errors import (
     InputError,
     Json,
     LockTimeout,
+    MemoryExceeded,
     MergeConflicts,
     NotFoundError,
     OmniGraphError,
@@ -51,6 +52,7 @@ _log = logging.getLogger("omnigraph.server")
 _STATUS: Final[Sequence[tuple[type[OmniGraphError], int]]] = (
     (SourceTooLarge, 413),
     (ResultTooLarge, 413),
+    (MemoryExceeded, 413),
     (ValidationError, 422),
     (InputError, 400),
     (Unauthorized, 401),
