@@ -145,7 +145,7 @@ def test_conditions_and_columns_of_the_plan_go_into_the_scan(
     assert [row.code for row in found.collect()] == ["s4"]
     assert sorted(scans) == [
         ("Ship", ["id"], ["`id` IN ('s3')"]),
-        ("Ship", ["id", "code", "name"], ["`built` < DATE '1950-01-01'"]),
+        ("Ship", ["id", "code"], ["`built` < DATE '1950-01-01'", "contains(`name`, 'ship')"]),
         ("Tows", ["from", "to", "id"], ["`since` >= 2003"]),
     ]
 
