@@ -15,6 +15,7 @@ from tests.crash import Pipe, pipe, start
 from tests.manifest.fence import advance, send
 from tests.manifest.publishing import SCHEMA, commit_rows, make_graph, manifest_of, names
 from tests.manifest.test_races import all_at_once
+from tests.selection import sized
 
 PATIENCE = 60.0
 
@@ -31,7 +32,7 @@ def initialise(uri: str, actor: str) -> str | None:
 
 
 def test_of_several_inits_at_once_one_wins(local_location: Location) -> None:
-    for number in range(2):
+    for number in range(sized(1, 2)):
         uri = f"{local_location.uri}-{number}"
         answers = all_at_once(initialise, uri, [(f"act-{actor}",) for actor in range(4)])
         winners = [actor for actor in answers if actor is not None]
@@ -52,7 +53,7 @@ def create(uri: str, name: str, beginning: str) -> str | None:
 def test_of_several_creators_of_one_name_one_wins(local_location: Location) -> None:
     graph = make_graph(local_location)
     beginnings = [commit_rows(graph, {"Person": [name]}).commit.id for name in "abcd"]
-    for number in range(3):
+    for number in range(sized(1, 3)):
         name = f"dev-{number}"
         answers = all_at_once(create, graph.uri, [(name, beginning) for beginning in beginnings])
         winners = [beginning for beginning in answers if beginning is not None]

@@ -53,7 +53,7 @@ THRESHOLDS = {
 
 def budget(examples: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=sized(examples, 80 * examples), suppress_health_check=slow)
+    return settings(max_examples=sized(examples, 120 * examples), suppress_health_check=slow)
 
 
 @pytest.fixture(scope="module")
@@ -121,60 +121,60 @@ both_sizes = pytest.mark.parametrize("sizes", ["as they are", "few rows are many
 
 
 @both_sizes
-@budget(28)
+@budget(18)
 @given(data=st.data())
 def test_patterns(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, reads(), sizes)
 
 
-@budget(40)
+@budget(25)
 @given(data=st.data())
 def test_conditions(worlds: list[World], data: st.DataObject) -> None:
     check(worlds, data, filters(), "as they are")
 
 
-@budget(40)
+@budget(25)
 @given(data=st.data())
 def test_computed_values(worlds: list[World], data: st.DataObject) -> None:
     check(worlds, data, computations(), "as they are")
 
 
 @both_sizes
-@budget(14)
+@budget(9)
 @given(data=st.data())
 def test_counts_of_walks(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, counts(), sizes)
 
 
 @both_sizes
-@budget(14)
+@budget(9)
 @given(data=st.data())
 def test_interfaces(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, interface_reads(), sizes)
 
 
 @both_sizes
-@budget(14)
+@budget(9)
 @given(data=st.data())
 def test_unions(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, unions(), sizes)
 
 
 @both_sizes
-@budget(14)
+@budget(9)
 @given(data=st.data())
 def test_joins(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, joins(), sizes)
 
 
 @both_sizes
-@budget(6)
+@budget(4)
 @given(data=st.data())
 def test_searches(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, searches(), sizes)
 
 
-@budget(14)
+@budget(9)
 @given(data=st.data())
 def test_what_other_moments_left_in_memory_changes_nothing(worlds: list[World], data: st.DataObject) -> None:
     """Arrays of one version are made from those of another, and tables that nothing changed are shared."""
@@ -187,7 +187,7 @@ def test_what_other_moments_left_in_memory_changes_nothing(worlds: list[World], 
 
 
 @pytest.mark.parametrize("reading", [reads(), counts(), joins(), unions(), interface_reads(), searches()])
-@budget(6)
+@budget(4)
 @given(data=st.data())
 def test_with_hardly_enough_memory_the_answers_are_the_same(
     worlds: list[World], reading: st.SearchStrategy[Read], data: st.DataObject

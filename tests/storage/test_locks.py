@@ -18,6 +18,7 @@ from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import HeldLock, LeaseLost, LockSettings, branch_lock, refs_lock
 from omnigraph.storage.locks.leases import LockWait
 from tests.crash import Pipe, every_crash, kill_at, pipe, record, run, start
+from tests.selection import sized
 
 TTL = 1.0
 
@@ -28,8 +29,8 @@ class Kind:
 
     location: Location
     settings: LockSettings
-    processes: int = 8
-    rounds: int = 50
+    processes: int = sized(4, 8)
+    rounds: int = sized(25, 50)
 
     @property
     def is_lease(self) -> bool:
@@ -46,7 +47,7 @@ def kind(request: pytest.FixtureRequest, local_location: Location) -> Kind:
     if request.param == "local lease":
         return Kind(local_location, LockSettings("lease"))
     location = cast("Location", request.getfixturevalue("s3_location"))
-    return Kind(location, LockSettings("lease"), rounds=12)
+    return Kind(location, LockSettings("lease"), rounds=sized(6, 12))
 
 
 # --------------------------------------------------------------------------------------------- what children do

@@ -20,7 +20,6 @@ from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.spark.query.match_rows import MAX_WALK_ROUNDS
 from omnigraph.write.load import Engine
-from tests.selection import daily
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -194,7 +193,8 @@ OPERATORS: dict[ComparisonOperator, Callable[[object, object], bool]] = {
 }
 
 
-@pytest.mark.parametrize("scalar", daily(NUMBERS, [Scalar.U64]))
+@pytest.mark.slow
+@pytest.mark.parametrize("scalar", NUMBERS)
 def test_numbers_of_all_types_are_compared_by_value(spark: SparkSession, scalar: Scalar) -> None:
     from pyspark.sql import functions as fn
 
