@@ -86,7 +86,7 @@ def merge_sorted(runs: Sequence[SpilledRows], sort: SortTable, held: Holding) ->
         origin = column_of(rows, _RUN).to_numpy(zero_copy_only=False)
         # Rows up to the end of the batch that ends first are not larger than any row that was not read yet.
         count = 1 + min(int(np.flatnonzero(origin == number)[-1]) for number, _ in present)
-        yield rows.slice(0, count).drop_columns([_RUN])
+        yield rows.slice(0, count).remove_column(rows.schema.get_field_index(_RUN))
         taken = np.bincount(origin[:count], minlength=len(runs))
         for number, head in present:
             rest = head.slice(int(taken[number]))
