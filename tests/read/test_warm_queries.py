@@ -230,3 +230,17 @@ def test_explain_reads_no_row_after_a_commit(tmp_path: Path, monkeypatch: pytest
     request = QueryRequest(f"query q($who: String) {{ {QUESTIONS['hop']} }}", params={"who": NAMES[0]})
     assert "in memory" in explain_query(life.graph._manifest, request, "main")
     assert scans.taken() == []
+
+
+def test_a_branch_that_is_created_anew_does_not_rest_on_the_deleted_one(tmp_path: Path) -> None:
+    """The ids of edges, which the deleted branch had not in memory, are read from the branch that is there."""
+    graph = omnigraph.init(tmp_path / "ports.og", "node Port { code: String @key } edge Near: Port -> Port")
+    codes = [f"p{number}" for number in range(3_000)]
+    graph.load([{"type": "Port", "data": {"code": code}} for code in codes])
+    graph.load([{"edge": "Near", "from": code, "to": "p0"} for code in codes])
+    for column in ("$q.code", "$n.id"):
+        graph.create_branch("dev")
+        graph.mutate('query add() { insert Near { from: "p1", to: "p2" } }', branch="dev")
+        text = f"query q() {{ match {{ $p: Port  $p $n:near $q }} return {{ $p.code, {column} as value }} }}"
+        assert all(len(graph.query(text, branch="dev").rows) == 3_001 for _ in range(8))
+        graph.delete_branch("dev")

@@ -165,14 +165,19 @@ class Table:
             ) from error
 
     def _was_removed(self, missing: str | None) -> bool:
-        """Return whether cleanup took this version: it is gone, or a file of it that the newest one does not need."""
+        """Return whether this version is gone, or a file of it that nothing needs any more."""
         try:
-            _open(self.uri, self.branch, self.version, self.access)
+            there = _open(self.uri, self.branch, self.version, self.access)
             newest = _open(self.uri, self.branch, None, self.access)
         except (NotFound, HistoryGone):
             return True
+        if missing is None:
+            return False
+        if missing not in there.list_files():
+            # The branch was deleted and created anew: the version of this number is another one.
+            return True
         # Lance removes the files of a version first, and then the version.
-        return missing is not None and newest.version > self.version and missing not in newest.list_files()
+        return newest.version > self.version and missing not in newest.list_files()
 
     def list_files(self) -> set[str]:
         """Return the data and deletion files of the fragments, as paths below the table. Large blobs are left out."""
