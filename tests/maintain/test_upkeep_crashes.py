@@ -182,4 +182,4 @@ def test_killed_at_every_write_the_next_process_goes_on(
     deaths = kill_everywhere(template, name)
     with capsys.disabled():
         sys.stdout.write(f"\n{name}: {deaths} deaths\n")
-    assert deaths >= 3
+    assert deaths >= 2
