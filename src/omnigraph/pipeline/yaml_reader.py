@@ -136,7 +136,7 @@ class YamlReader:
     def compose(self) -> Node | None:
         """Parse the text into a node tree; None after a syntax error, or if the file is empty."""
         try:
-            return cast("Node | None", yaml.compose(self.source.text, Loader=_NoAliasLoader))
+            return yaml.compose(self.source.text, Loader=_NoAliasLoader)
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             at = len(self.source.text) if mark is None else mark.index
