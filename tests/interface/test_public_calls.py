@@ -140,7 +140,8 @@ def test_random_calls(template: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     chance = random.Random(f"{state} {seed}")  # noqa: S311  repeatable
     commits = [commit.id for commit in omnigraph.open(template, "ro").commits("child")]
     ended = check_calls(fresh_copy(template), state, draw_calls(chance, commits, CALLS_IN_ONE_GRAPH))
-    assert len(set(ended)) > 1
+    # Of a graph that is gone, calls can only say that, or that an argument is wrong.
+    assert len(set(ended)) > (1 if state in ("deleted", "moved") else 2)
 
 
 def test_every_parameter_of_every_verb_is_drawn() -> None:
