@@ -1,11 +1,12 @@
 """What grows when a graph grows: a day of work on Spark, at several sizes in one run.
 
-    .venv/bin/python bench/spark_scale.py [--edges 1000000 10000000 100000000] [--small] [--json]
+    .venv/bin/python bench/spark_scale.py [--edges 1000000 10000000] [--small] [--json]
 
 At each size: load all nodes and edges as one commit, merge one edge in a hundred with another value, create a branch,
 merge one edge in a thousand there, compare the branch with main, count the edges of each year by a query, and find the
 neighbours of one person. Beside the seconds: the peaks of this process, of Java and of the largest Python process of an
-executor, the bytes that went through shuffles, and the fragments of the graph. Each size has a process of its own.
+executor, the bytes that went through shuffles, and the files of the graph. Each size has a process of its own, whose
+first load also starts the workers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from spark_rows import SCHEMA, Size, write_files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SIZES = (1_000_000, 10_000_000, 100_000_000)
+SIZES = (1_000_000, 10_000_000)
 SMALL = (50_000, 200_000)
 EDGES_PER_NODE = 5
 BRANCH = "review"
