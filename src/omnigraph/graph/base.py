@@ -1,0 +1,101 @@
+"""What all verbs of a graph need: the manifest, the schema, the actor and the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import Timeout, observe_timeouts
+from omnigraph.errors import ReadOnly
+from omnigraph.language.schema import Catalog, Schema
+from omnigraph.late_imports import LateModule
+from omnigraph.manifest import contract, references, settings
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.memory import MemoryLimit, parse_bytes
+
+if TYPE_CHECKING:
+    from omnigraph.maintain import upkeep
+    from omnigraph.read import query, search
+else:
+    upkeep = LateModule("omnigraph.maintain.upkeep")
+    query = LateModule("omnigraph.read.query")
+    search = LateModule("omnigraph.read.search")
+
+Mode: TypeAlias = Literal["rw", "ro"]
+
+
+@observe_timeouts
+@check_calls
+class GraphBase:
+    """An open graph, and what its verbs share."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        mode: Mode,
+        actor: str | None,
+        embed: search.EmbeddingSettings | None = None,
+        timeout: Timeout = None,
+        memory: MemoryLimit = None,
+    ) -> None:
+        self._manifest = manifest
+        self._schema: Schema | None = None
+        self._embedding = embed
+        self.timeout = timeout
+        self.memory = None if memory is None else parse_bytes(memory)
+        self.mode: Mode = mode
+        self.actor = actor
+        self._background: upkeep.BackgroundUpkeep | None = None
+        if mode == "rw" and settings.should_do_upkeep():
+            manifest.on_crowded = self._start_upkeep
+
+    @property
+    def uri(self) -> str:
+        """The location of the graph, as given."""
+        return self._manifest.location.uri
+
+    @property
+    def schema(self) -> Schema:
+        """The current schema, reloaded only when it has changed."""
+        if self._schema is None or self._schema.hash != self._manifest.schema_hash():
+            self._schema = contract.load_current_schema(self._manifest)
+        return self._schema
+
+    def close(self) -> None:
+        """Free cached memory, after waiting for upkeep for at most 2 seconds. The graph itself needs no closing."""
+        if self._background is not None:
+            self._background.join()
+        self._manifest.forget_all()
+
+    def _start_upkeep(self, branch: str, table_keys: Collection[str]) -> None:
+        """Merge small fragments in a thread of this process, after the commit that left too many."""
+        if self._background is None:
+            self._background = upkeep.BackgroundUpkeep(self._manifest)
+        self._background.request(branch, table_keys)
+
+    def _read(self, branch: str, at: Reference | None) -> tuple[Snapshot, Catalog]:
+        """Return a snapshot and the catalog to read it with."""
+        snapshot = references.take_snapshot(self._manifest, branch, at)
+        return snapshot, contract.load_schema_of(self._manifest, snapshot.schema_ir_hash).catalog
+
+    def _query_options(self, memory: MemoryLimit = None) -> query.QueryOptions:
+        return query.QueryOptions(self._embedding, memory=self.memory if memory is None else parse_bytes(memory))
+
+    def _check_writable(self) -> None:
+        if self.mode == "ro":
+            raise ReadOnly(f"{self.uri} was opened read-only", hint='open it with mode="rw"')
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Graph({self.uri!r}, mode={self.mode!r})"

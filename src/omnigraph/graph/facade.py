@@ -1,0 +1,114 @@
+"""``Graph``, composed of its families of verbs, and how one is made: ``init`` and ``open``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from omnigraph.arguments import check_arguments
+from omnigraph.deadlines import Timeout, observe
+from omnigraph.errors import ParameterError
+from omnigraph.graph.base import Mode
+from omnigraph.graph.history import HistoryVerbs
+from omnigraph.graph.reads import ReadVerbs
+from omnigraph.graph.refs import ReferenceVerbs
+from omnigraph.graph.upkeep import UpkeepVerbs
+from omnigraph.graph.writes import WriteVerbs
+from omnigraph.language.schema import parse_schema
+from omnigraph.language.source import Source
+from omnigraph.late_imports import LateModule
+from omnigraph.manifest import genesis, opening, settings
+from omnigraph.read.memory import MemoryLimit
+from omnigraph.storage.durability import Durability
+from omnigraph.storage.location import locate
+from omnigraph.storage.locks import LockKind
+from omnigraph.write import commit
+
+if TYPE_CHECKING:
+    from omnigraph.read import search
+else:
+    search = LateModule("omnigraph.read.search")
+
+StorageOptions: TypeAlias = Mapping[str, str] | None
+
+
+class Graph(ReadVerbs, HistoryVerbs, ReferenceVerbs, WriteVerbs, UpkeepVerbs):
+    """A versioned, typed property graph. Safe to share between threads; unpickling opens it again."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        location, durability = self._manifest.location, self._manifest.access.durability
+        options = dict(location.storage_options)
+        limits = (self.timeout, self.memory)
+        return _reopen, (location.uri, self.mode, self.actor, options, durability, self._embedding, *limits)
+
+
+@check_arguments
+def init(
+    uri: str | Path,
+    schema: str | Path | Source,
+    *,
+    actor: str | None = None,
+    storage_options: StorageOptions = None,
+    lock: LockKind | None = None,
+    durability: Durability | None = None,
+) -> Graph:
+    """Create a graph with a schema, or complete an interrupted init. The graph keeps ``lock`` and ``durability``."""
+    parsed = parse_schema(schema)
+    location = locate(uri, storage_options)
+    chosen = settings.choose_new_settings(location, durability, lock)
+    manifest = opening.create_manifest(location, chosen)
+    genesis.init_graph(manifest, parsed, chosen, actor)
+    return Graph(manifest, "rw", actor)
+
+
+@check_arguments
+def open(  # noqa: A001  the public name
+    uri: str | Path,
+    mode: Mode = "rw",
+    *,
+    actor: str | None = None,
+    storage_options: StorageOptions = None,
+    lock: LockKind | None = None,
+    durability: Durability | None = None,
+    embed: search.EmbeddingSettings | Mapping[str, object] | None = None,
+    timeout: Timeout = None,
+    memory: MemoryLimit = None,
+) -> Graph:
+    """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
+
+    ``durability`` holds for what is written through this handle; the default is that of the graph. ``timeout`` is how
+    long opening it, and each later call, may take: seconds, or a :class:`Deadline`. ``memory`` is how much each query
+    may use: bytes, or a text such as "512MB".
+    """
+    if mode not in ("rw", "ro"):
+        raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
+    location = locate(uri, storage_options)
+    with observe(timeout):
+        manifest = opening.open_manifest(location, durability, lock)
+        if mode == "rw":
+            commit.prepare_for_writing(manifest)
+    embedding = None if embed is None else search.resolve_embedding_settings(embed)
+    return Graph(manifest, mode, actor, embedding, timeout, memory)
+
+
+def _reopen(
+    uri: str,
+    mode: Mode,
+    actor: str | None,
+    storage_options: StorageOptions,
+    durability: Durability,
+    embed: search.EmbeddingSettings | None,
+    timeout: Timeout,
+    memory: MemoryLimit,
+) -> Graph:
+    return open(
+        uri,
+        mode,
+        actor=actor,
+        storage_options=storage_options,
+        durability=durability,
+        embed=embed,
+        timeout=timeout,
+        memory=memory,
+    )

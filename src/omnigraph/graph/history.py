@@ -1,0 +1,130 @@
+"""Verbs that describe a graph and its history: commits, snapshots, diffs and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import Timeout, observe_timeouts
+from omnigraph.graph.base import GraphBase, Mode
+from omnigraph.language.schema import Schema
+from omnigraph.late_imports import LateModule
+from omnigraph.manifest import contract, handle, history, opening, references
+from omnigraph.manifest.history import Commit
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from omnigraph.read import changes
+    from omnigraph.read.changes import ChangeBlock, Changes, Diff
+else:
+    # Most processes use a few verbs: the rooms of the others need not be imported.
+    changes = LateModule("omnigraph.read.changes")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInfo:
+    """What ``Graph.info`` returns: location, format, branches, newest commit, and row counts on main."""
+
+    uri: str
+    mode: Mode
+    format: int
+    schema_ir_hash: str | None
+    branches: tuple[str, ...]
+    head: Commit | None
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+
+
+@observe_timeouts
+@check_calls
+class HistoryVerbs(GraphBase):
+    """Describe a graph and its history."""
+
+    def info(self) -> GraphInfo:
+        """Return location, format, branches, newest commit, and row counts on main."""
+        now = self.snapshot()
+        counts = {(pin.kind, pin.type_name): pin.row_count for pin in now.pins.values()}
+        return GraphInfo(
+            self.uri,
+            self.mode,
+            opening.format_version_of(self._manifest),
+            now.schema_ir_hash,
+            tuple(handle.branch_names(self._manifest)),
+            now.commit,
+            {name: count for (kind, name), count in counts.items() if kind == "node"},
+            {name: count for (kind, name), count in counts.items() if kind == "edge"},
+        )
+
+    def commits(
+        self,
+        branch: str = MAIN,
+        limit: int | None = None,
+        actor: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        upkeep: bool = False,
+    ) -> list[Commit]:
+        """List the commits of a branch, newest first; with ``upkeep`` also those that changed no row."""
+        return history.list_commits(
+            self._manifest, branch, limit=limit, actor=actor, since=since, until=until, upkeep=upkeep
+        )
+
+    def ancestry(self, branch: str | None = None, limit: int | None = None, *, upkeep: bool = False) -> list[Commit]:
+        """List all commits, or the ancestors of one branch with merged ones: newest first, children before parents."""
+        return history.list_ancestry(self._manifest, branch, limit, upkeep=upkeep)
+
+    def commit(self, ref: Reference) -> Commit:
+        """Return one commit: by id or tag, or the newest at a version or time of main."""
+        return history.to_commit(references.commit_at(self._manifest, ref))
+
+    def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> Snapshot:
+        """Return a snapshot: the newest, or the one at a commit, a manifest version or a time."""
+        return references.take_snapshot(self._manifest, branch, at)
+
+    def schema_at(self, ref: Reference, branch: str = MAIN) -> Schema:
+        """Return the schema at a commit, a version, a time or a tag."""
+        return contract.load_schema_of(self._manifest, self.snapshot(branch, ref).schema_ir_hash)
+
+    def diff(
+        self,
+        a: Reference,
+        b: Reference | None = None,
+        *,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        timeout: Timeout = None,
+    ) -> Diff:
+        """Compare A with B: each a branch, a commit, a tag, or a version or time of ``branch``.
+
+        Without B, a branch is compared with main, and anything else with the current state of ``branch``.
+        """
+        return changes.compute_diff(self._manifest, a, b, types, branch)
+
+    def changes(
+        self,
+        start: str | None = None,
+        cursor: str | None = None,
+        *,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        timeout: Timeout = None,
+    ) -> Changes:
+        """Follow changes commit by commit, from ``"now"``, the ``"beginning"``, ``"after:REF"``, or a cursor."""
+        return changes.follow_changes(self._manifest, branch, start, cursor, types)
+
+    def baseline(
+        self,
+        at: Reference | None = None,
+        *,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        timeout: Timeout = None,
+    ) -> ChangeBlock:
+        """Return the state at a commit as inserts, with the cursor after it: to start following, or to restart."""
+        return changes.take_baseline(self._manifest, branch, at, types)

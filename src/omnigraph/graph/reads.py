@@ -1,0 +1,235 @@
+"""Verbs that read one snapshot: queries, rows, blobs, exports, algorithms, Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import Timeout, observe_timeouts
+from omnigraph.graph.base import GraphBase
+from omnigraph.language.source import Source
+from omnigraph.late_imports import LateModule
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
+from omnigraph.read.memory import MemoryLimit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from omnigraph import analytics
+    from omnigraph.analytics import Analysis, GraphProjection
+    from omnigraph.read import query, rows
+    from omnigraph.read.profile import Profile
+    from omnigraph.read.result import Result
+    from omnigraph.spark import inputs
+    from omnigraph.spark.graph import SparkGraph
+else:
+    # Most processes use a few verbs: the rooms of the others need not be imported.
+    analytics = LateModule("omnigraph.analytics")
+    query = LateModule("omnigraph.read.query")
+    rows = LateModule("omnigraph.read.rows")
+    inputs = LateModule("omnigraph.spark.inputs")
+
+
+@observe_timeouts
+@check_calls
+class ReadVerbs(GraphBase):
+    """Read one snapshot: the newest of a branch, or the one at a reference."""
+
+    def query(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+        memory: MemoryLimit = None,
+    ) -> Result:
+        """Run a query on one snapshot: the newest, or the one at a commit, a manifest version or a time.
+
+        ``memory`` is how much it may use: bytes, or a text such as "512MB".
+        """
+        return query.run_query(
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options(memory)
+        )
+
+    def explain(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> str:
+        """Return the plan of a query, or of a mutation with a match, with the estimated rows of each step.
+
+        Reads no data.
+        """
+        return query.explain_query(
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options()
+        )
+
+    def profile(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+        memory: MemoryLimit = None,
+    ) -> Profile:
+        """Run a query and measure the rows and the time of each step. Of a mutation only the match runs."""
+        return query.profile_query(
+            self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options(memory)
+        )
+
+    def nodes(
+        self,
+        name: str,
+        filter: rows.Filter | None = None,  # noqa: A002  the word that Lance and Arrow use
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> rows.Scan:
+        """Scan the nodes of a type as Arrow, lazily. Filters: ``[("age", ">", 30)]`` or ``{"name": "Ann"}``."""
+        return rows.scan_nodes(*self._read(branch, at), name, filter, columns)
+
+    def edges(
+        self,
+        name: str,
+        filter: rows.Filter | None = None,  # noqa: A002  as in nodes
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> rows.Scan:
+        """Scan the edges of a type as Arrow, lazily. Their ends are the columns ``from`` and ``to``."""
+        return rows.scan_edges(*self._read(branch, at), name, filter, columns)
+
+    def get(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  what it is called everywhere
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> dict[str, object] | None:
+        """Return one node or edge by its id, or a node by the values of its key; None if there is none."""
+        return rows.get_entity(*self._read(branch, at), name, id, columns)
+
+    def neighbors(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in get
+        edge: str | None = None,
+        direction: rows.Direction = "out",
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        timeout: Timeout = None,
+    ) -> pa.Table:
+        """Return the outgoing or incoming edges of a node, or both, with the node at the other end of each.
+
+        ``limit`` and ``offset`` choose a part of them; they are sorted by type and id.
+        """
+        found = rows.find_neighbors(*self._read(branch, at), name, id, edge, direction)
+        return rows.slice_rows(found, offset, limit)
+
+    def degrees(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in get
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+    ) -> dict[tuple[str, rows.OneDirection], int]:
+        """Count the edges of a node by edge type and direction. A loop counts in both directions."""
+        return rows.count_edges_at(*self._read(branch, at), name, id)
+
+    def blob(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in get
+        property: str,  # noqa: A002  as the schema calls it
+        offset: int = 0,
+        length: int | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> bytes | None:
+        """Read a blob, whole or in part; None if there is no blob."""
+        return rows.read_blob(*self._read(branch, at), name, id, property, offset, length)
+
+    @overload
+    def export(
+        self,
+        target: None = None,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: Literal["jsonl"] = "jsonl",
+        *,
+        timeout: Timeout = None,
+    ) -> Iterator[str]: ...
+
+    @overload
+    def export(
+        self,
+        target: rows.Target,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: rows.Format = "jsonl",
+        *,
+        timeout: Timeout = None,
+    ) -> rows.ExportResult: ...
+
+    def export(
+        self,
+        target: rows.Target | None = None,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: rows.Format = "jsonl",  # noqa: A002  what it is called everywhere
+        *,
+        timeout: Timeout = None,
+    ) -> Iterator[str] | rows.ExportResult:
+        """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL."""
+        chosen = rows.plan_export(*self._read(branch, at), types)
+        return rows.export_lines(chosen, format) if target is None else rows.export_to(chosen, target, format)
+
+    @property
+    def analytics(self) -> GraphProjection:
+        """Algorithms over the graph: all types on main, or what ``project`` chooses."""
+        target = analytics.WriteTarget(self._manifest, self.actor, is_writable=self.mode == "rw")
+        return analytics.project_all(target, self.timeout)
+
+    def analyses(self, branch: str = MAIN, *, timeout: Timeout = None) -> list[Analysis]:
+        """List the results of algorithms that were written on a branch, newest first, and whether they are stale."""
+        return analytics.list_analyses(self._manifest, branch)
+
+    def spark(self, session: SparkSession | None = None) -> SparkGraph:
+        """Return the graph as Spark works on it: in the given session, the running one, or a new one."""
+        # A late import: only this needs PySpark, and only this may start Java.
+        inputs.require_pyspark()
+        from omnigraph.spark.graph import SparkGraph
+
+        writable = self.mode == "rw"
+        return SparkGraph(self._manifest, session, actor=self.actor, writable=writable, embedding=self._embedding)

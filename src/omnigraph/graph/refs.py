@@ -1,0 +1,47 @@
+"""Verbs of branches and tags."""
+
+from __future__ import annotations
+
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import observe_timeouts
+from omnigraph.graph.base import GraphBase
+from omnigraph.manifest import branches, references, tags
+from omnigraph.manifest.branches import Branch
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.tags import Tag
+from omnigraph.write import commit
+
+
+@observe_timeouts
+@check_calls
+class ReferenceVerbs(GraphBase):
+    """List, create and delete branches and tags."""
+
+    def branches(self) -> list[Branch]:
+        """List the branches with their heads: main first, then the others by name."""
+        return branches.list_branches(self._manifest)
+
+    def create_branch(self, name: str, from_: Reference = MAIN) -> None:
+        """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
+        self._check_writable()
+        references.create_branch(self._manifest, name, from_, commit.finish_removals)
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch and the data only it has. Refused for main, and while a branch or a tag depends on it."""
+        self._check_writable()
+        branches.delete_branch(self._manifest, name, commit.heal)
+
+    def tags(self) -> list[Tag]:
+        """List the tags, sorted by name."""
+        return tags.list_tags(self._manifest)
+
+    def create_tag(self, name: str, ref: Reference = MAIN, *, branch: str = MAIN, actor: str | None = None) -> Tag:
+        """Name a commit: the newest of a branch, or the one at a reference on ``branch``. A tag never moves."""
+        self._check_writable()
+        return references.create_tag(self._manifest, name, ref, branch, actor or self.actor, commit.finish_removals)
+
+    def delete_tag(self, name: str) -> None:
+        """Delete a tag. The commit stays, but cleanup may delete it like any other."""
+        self._check_writable()
+        references.delete_tag(self._manifest, name)

@@ -1,0 +1,102 @@
+"""Verbs that keep a graph in order: indexes, compaction, cleanup, repair, verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import Timeout, observe_timeouts
+from omnigraph.defaults import COMMITS_TO_KEEP
+from omnigraph.graph.base import GraphBase
+from omnigraph.late_imports import LateModule
+from omnigraph.manifest.rows import MAIN
+from omnigraph.write import commit
+from omnigraph.write.commit import Recovery
+from omnigraph.write.executor import LOCAL, Executor
+
+if TYPE_CHECKING:
+    from omnigraph.maintain import cleanup, optimize, repair, upkeep, verify
+    from omnigraph.maintain.cleanup import Cleaned
+    from omnigraph.maintain.optimize import Optimized
+    from omnigraph.maintain.repair import Repaired
+    from omnigraph.maintain.verify import Verified
+    from omnigraph.write import indexes
+    from omnigraph.write.indexes import IndexReport
+else:
+    # Most processes use a few verbs: the rooms of the others need not be imported.
+    cleanup = LateModule("omnigraph.maintain.cleanup")
+    optimize = LateModule("omnigraph.maintain.optimize")
+    repair = LateModule("omnigraph.maintain.repair")
+    upkeep = LateModule("omnigraph.maintain.upkeep")
+    verify = LateModule("omnigraph.maintain.verify")
+    indexes = LateModule("omnigraph.write.indexes")
+
+
+@observe_timeouts
+@check_calls
+class UpkeepVerbs(GraphBase):
+    """Keep a graph in order."""
+
+    def ensure_indexes(
+        self,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> IndexReport:
+        """Build the indexes that the schema declares, where they are missing or do not cover all rows."""
+        self._check_writable()
+        return indexes.ensure_indexes(self._manifest, branch, types, actor or self.actor)
+
+    def optimize(
+        self,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        runner: Executor = LOCAL,
+        *,
+        timeout: Timeout = None,
+    ) -> Optimized:
+        """Compact the tables of a branch, build the declared indexes, and compact the manifest."""
+        self._check_writable()
+        return optimize.optimize(self._manifest, branch, types, actor or self.actor, runner)
+
+    def cleanup(
+        self,
+        keep: int | None = COMMITS_TO_KEEP,
+        older_than: timedelta | str | None = None,
+        *,
+        confirm: bool = False,
+    ) -> Cleaned:
+        """Delete unneeded files and old history; the newest ``keep`` commits of each branch and younger ones stay."""
+        self._check_writable()
+        return cleanup.cleanup(self._manifest, keep, older_than, confirm=confirm)
+
+    def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
+        """Report tables that were changed outside the graph (drift). With ``confirm``, repair them."""
+        self._check_writable()
+        return repair.repair(self._manifest, confirm=confirm, force=force)
+
+    def do_upkeep(self, branch: str = MAIN) -> None:
+        """Do the upkeep that is due on a branch: merge many small fragments into few, extend indexes over them.
+
+        It follows commits by itself. Call it where that is switched off.
+        """
+        self._check_writable()
+        upkeep.do_upkeep(self._manifest, branch)
+
+    def delegate_upkeep(self, start: Callable[[str], object]) -> None:
+        """Call ``start`` with the branch where upkeep is due after a commit, instead of doing it in a thread."""
+        if self._manifest.on_crowded is not None:
+            self._manifest.on_crowded = lambda branch, _tables: start(branch)
+
+    def verify(self, *, timeout: Timeout = None) -> Verified:
+        """Read the whole graph and report everything that is wrong with it."""
+        return verify.verify(self._manifest)
+
+    def recoveries(self) -> list[Recovery]:
+        """List the recoveries: writes that another process finished or rolled back, newest first."""
+        return commit.list_recoveries(self._manifest)

@@ -1,0 +1,208 @@
+"""Verbs that write commits: mutations, loads, merges, reverts, embeddings, and changes of the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import Timeout, observe_timeouts
+from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
+from omnigraph.graph.base import GraphBase
+from omnigraph.language.schema import MigrationPlan
+from omnigraph.language.source import Source
+from omnigraph.late_imports import LateModule
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
+from omnigraph.write.commit import CommitOptions
+
+if TYPE_CHECKING:
+    from omnigraph.spark import engine_choice
+    from omnigraph.write import embed, evolve, mutation
+    from omnigraph.write import load as loads
+    from omnigraph.write import merge as merges
+    from omnigraph.write.embed import EmbedResult
+    from omnigraph.write.evolve import SchemaApplied
+    from omnigraph.write.load import LoadResult
+    from omnigraph.write.merge import MergeResult
+    from omnigraph.write.mutation import MutationResult
+else:
+    # Most processes use a few verbs: the rooms of the others need not be imported.
+    engine_choice = LateModule("omnigraph.spark.engine_choice")
+    embed = LateModule("omnigraph.write.embed")
+    evolve = LateModule("omnigraph.write.evolve")
+    loads = LateModule("omnigraph.write.load")
+    merges = LateModule("omnigraph.write.merge")
+    mutation = LateModule("omnigraph.write.mutation")
+
+
+@observe_timeouts
+@check_calls
+class WriteVerbs(GraphBase):
+    """Write commits."""
+
+    def mutate(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        if_commit: str | None = None,
+        retries: int = 0,
+        message: str | None = None,
+        actor: str | None = None,
+        timeout: Timeout = None,
+    ) -> MutationResult:
+        """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict."""
+        self._check_writable()
+        options = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
+        return mutation.retry_on_conflict(
+            lambda: mutation.mutate(self._manifest, self.schema, source, name, params, options), retries
+        )
+
+    def transaction(
+        self, branch: str = MAIN, message: str | None = None, actor: str | None = None, *, timeout: Timeout = None
+    ) -> mutation.Transaction:
+        """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block."""
+        self._check_writable()
+        options = CommitOptions(branch, actor=actor or self.actor, message=message)
+        return mutation.Transaction(self._manifest, self.schema, options, self._query_options())
+
+    def load(
+        self,
+        source: loads.RecordSource | None = None,
+        *,
+        nodes: Mapping[str, loads.TableInput] | None = None,
+        edges: Mapping[str, loads.TableInput] | None = None,
+        columns: Mapping[str, loads.ColumnNames] | None = None,
+        ignore: Mapping[str, Collection[str]] | None = None,
+        options: Mapping[str, object] | None = None,
+        mode: loads.LoadMode = "append",
+        branch: str = MAIN,
+        from_branch: Reference | None = None,
+        on_error: loads.OnError = "fail",
+        rejects: str | Path | None = None,
+        txn: tuple[str, int] | None = None,
+        engine: loads.Engine = "auto",
+        message: str | None = None,
+        actor: str | None = None,
+        check: bool = False,
+        indexes: loads.IndexPolicy = "auto",
+        identity: loads.Identity | None = None,
+        progress: Callable[[int], object] | None = None,
+        timeout: Timeout = None,
+    ) -> LoadResult:
+        """Load records, or frames and files of each type, as one commit. With ``check``, report and write nothing.
+
+        With mode "merge" the graph has what the input has: a second load of the same input changes nothing.
+        With mode "update" rows must exist, the properties that a record mentions change, and all others stay.
+        ``identity`` names the columns that identify records without an id, such as
+        ``{"CallsAt": ["from", "to", "at"]}``.
+
+        ``columns={"Person": {"name": "full_name"}}`` says which columns are read as what, ``ignore={"Person": ["x"]}``
+        which are not read, and ``options={"sep": ";"}`` how files are read. ``progress`` is called with the number of
+        bytes each time that this process has read some.
+        """
+        if not check:
+            self._check_writable()
+        count_bytes = progress or loads.ignore_bytes
+        given = loads.LoadInput(
+            source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {}, count_bytes
+        )
+        load_options = loads.LoadOptions(
+            mode, on_error, rejects, engine, check, indexes, from_branch, identity=identity
+        )
+        commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
+        return engine_choice.run_load(self._manifest, self.schema, given, load_options, commit_options)
+
+    def embed(
+        self,
+        type_name: str,
+        *,
+        branch: str = MAIN,
+        batch: int = TEXTS_PER_EMBEDDING_CALL,
+        commit_each: bool = False,
+        actor: str | None = None,
+        timeout: Timeout = None,
+    ) -> EmbedResult:
+        """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
+        self._check_writable()
+        options = CommitOptions(branch, actor=actor or self.actor)
+        return embed.embed(
+            self._manifest,
+            self.schema,
+            type_name,
+            options,
+            settings=self._embedding,
+            batch=batch,
+            commit_each=commit_each,
+        )
+
+    def merge(
+        self,
+        source: Reference,
+        into: str = MAIN,
+        *,
+        by: merges.MergeBy = "row",
+        dry_run: bool = False,
+        prefer: merges.PreferredSide | None = None,
+        resolve: str | Path | Mapping[str, object] | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+        delete_branch: bool = False,
+        if_commit: str | None = None,
+        timeout: Timeout = None,
+    ) -> MergeResult:
+        """Merge a branch, a commit or a tag into a branch as one commit. Conflicts raise ``MergeConflicts``."""
+        if not dry_run:
+            self._check_writable()
+        options = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        merge_options = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
+        return merges.merge(self._manifest, self.schema, source, merge_options, options)
+
+    def revert(
+        self,
+        ref: Reference,
+        *,
+        branch: str = MAIN,
+        side: int | None = None,
+        by: merges.MergeBy = "row",
+        prefer: merges.PreferredSide | None = None,
+        resolve: str | Path | Mapping[str, object] | None = None,
+        dry_run: bool = False,
+        message: str | None = None,
+        actor: str | None = None,
+        timeout: Timeout = None,
+    ) -> MergeResult:
+        """Undo a commit with a new commit. For a merge commit, ``side`` is the parent to go back to: 1 or 2."""
+        if not dry_run:
+            self._check_writable()
+        options = CommitOptions(branch, actor=actor or self.actor, message=message)
+        merge_options = merges.MergeOptions(by, prefer, resolve, dry_run)
+        return merges.revert(self._manifest, self.schema, ref, side, merge_options, options)
+
+    def plan_schema(self, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
+        """Return the migration steps from the current schema to a new one, and what each does to stored rows."""
+        return evolve.plan_schema(self._manifest, source, allow_data_loss=allow_data_loss)
+
+    def apply_schema(
+        self,
+        source: str | Path | Source,
+        *,
+        allow_data_loss: bool = False,
+        rewrite_ids: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
+        timeout: Timeout = None,
+    ) -> SchemaApplied:
+        """Change the schema in one commit on main. Rows that break a new rule raise an error that lists them.
+
+        Dropped data stays readable in older versions, unless ``allow_data_loss`` is set.
+        """
+        self._check_writable()
+        change_options = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids)
+        return evolve.apply_schema(
+            self._manifest, source, change_options, CommitOptions(MAIN, actor=actor or self.actor, message=message)
+        )
