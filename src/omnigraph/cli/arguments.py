@@ -60,6 +60,13 @@ At: TypeAlias = Annotated[
     typer.Option("--at", metavar="REF", help="A commit id, a version like v12, a time, or a tag.", show_default="now"),
 ]
 
+SvgFile: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--svg", metavar="FILE", help="Draw a picture into this file instead; - is stdout.", show_default=False
+    ),
+]
+
 
 def read_options(pairs: Sequence[str]) -> dict[str, str]:
     """Parse ``NAME=VALUE``. A value may be empty."""

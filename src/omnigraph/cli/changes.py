@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from omnigraph.cli.arguments import SvgFile
 from omnigraph.cli.render.changes import ChangeFeed, ChangesFormat
 from omnigraph.cli.render.diff import DiffCounts, DiffDetails, DiffFormat
 from omnigraph.cli.render.graph import MAIN
+from omnigraph.cli.render.picture import write_picture
 from omnigraph.cli.session import Session, session_of
 from omnigraph.errors import NotFound, ParameterError, ReadOnly
 
@@ -188,6 +190,7 @@ def diff(
     *,
     stat: Annotated[bool, typer.Option("--stat", help="Show only the counts per type.")] = False,
     form: Annotated[DiffFormat | None, typer.Option("--format", help="Output format.", show_default="text")] = None,
+    svg: SvgFile = None,
 ) -> int:
     """Show what changed from A to B: counts per type, and every changed entity before and after.
 
@@ -199,11 +202,17 @@ def diff(
       omnigraph diff review/june
       omnigraph diff 2026-05-01 --stat
       omnigraph diff v12 v15 --type Trial --format jsonl
+      omnigraph diff review/june --svg june.svg
     """
     session = session_of(context)
     if session.output.is_json and form is not None:
         raise typer.TyperException(f"--json and --format {form} cannot be used together")
+    if svg is not None and (stat or form is not None):
+        raise typer.TyperException("--svg draws the entities; it takes neither --stat nor --format")
     with session.open("ro") as graph:
         found = graph.diff(a, b, types=types or None, branch=branch)
+        if svg is not None:
+            session.output.show(write_picture(svg, found.to_svg()))
+            return 0
         session.output.show(DiffCounts(found, form or "text") if stat else DiffDetails(found, form or "text"))
     return 0

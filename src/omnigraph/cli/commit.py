@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.arguments import SvgFile
 from omnigraph.cli.render.graph import MAIN, CommitDetails, CommitListing
 from omnigraph.cli.render.history import HistoryDrawing
+from omnigraph.cli.render.picture import write_picture
 from omnigraph.cli.render.write import RecoveryListing
 from omnigraph.cli.session import session_of
 from omnigraph.language.values import parse_instant
@@ -53,6 +55,7 @@ def list_(
             "Name the graph itself with -g, or before the command.",
         ),
     ] = False,
+    svg: SvgFile = None,
     upkeep: Annotated[
         bool,
         typer.Option("--upkeep", help="List commits too that changed no row: index builds and compactions."),
@@ -67,8 +70,9 @@ def list_(
     """List the commits of a branch, newest first.
 
     \b
-    Example:
+    Examples:
       omnigraph commit list --branch review/june --filter actor=act-ann --filter since=2026-05-01
+      omnigraph commit list --svg history.svg
     """
     session = session_of(context)
     wanted = read_filters(filters or ())
@@ -76,11 +80,13 @@ def list_(
         raise typer.TyperException("--recoveries covers all branches; it takes no --branch, --filter or --upkeep")
     if drawn and (recoveries or wanted):
         raise typer.TyperException("--graph draws the whole history; it takes neither --filter nor --recoveries")
+    if svg is not None and (recoveries or wanted):
+        raise typer.TyperException("--svg draws the whole history; it takes neither --filter nor --recoveries")
     with session.open("ro") as graph:
-        if drawn:
+        if drawn or svg is not None:
             newest = graph.ancestry(branch, limit + 1, upkeep=upkeep)
-            more = len(newest) > limit
-            session.output.show(HistoryDrawing(newest[:limit], more, graph.branches(), graph.tags()))
+            drawing = HistoryDrawing(newest[:limit], len(newest) > limit, graph.branches(), graph.tags())
+            session.output.show(drawing if svg is None else write_picture(svg, drawing.to_svg()))
             return 0
         if recoveries:
             audited = graph.recoveries()

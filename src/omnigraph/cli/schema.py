@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.arguments import At, FileOptionPairs, read_options, read_texts
+from omnigraph.cli.arguments import At, FileOptionPairs, SvgFile, read_options, read_texts
 from omnigraph.cli.render.language import (
     AppliedMigration,
     MigrationPreview,
@@ -18,6 +18,7 @@ from omnigraph.cli.render.language import (
     SchemaChecks,
     SchemaText,
 )
+from omnigraph.cli.render.picture import write_picture
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, QueryError, SchemaError
 from omnigraph.language.query import SYNTAX_CODE, BrokenQuery, find_broken_queries
@@ -175,16 +176,18 @@ def apply(
 
 
 @app.command()
-def show(context: typer.Context, at: At = None) -> int:
+def show(context: typer.Context, at: At = None, svg: SvgFile = None) -> int:
     """Show the schema of the graph, now or at a point in its history.
 
     \b
-    Example:
+    Examples:
       omnigraph schema show --at june
+      omnigraph schema show --svg schema.svg
     """
     session = session_of(context)
     with session.open("ro") as graph:
-        session.output.show(SchemaText(graph.schema if at is None else graph.schema_at(at)))
+        schema = graph.schema if at is None else graph.schema_at(at)
+        session.output.show(SchemaText(schema) if svg is None else write_picture(svg, schema.to_svg()))
     return 0
 
 

@@ -103,6 +103,14 @@ class HistoryDrawing(CommandResult):
         if self.more:
             page.say("there are more; --limit shows them")
 
+    def to_svg(self) -> str:
+        """The same as a picture."""
+        # A late import: it loads the manifest.
+        from omnigraph.manifest.commit_list import CommitList
+
+        names = {commit.id: (*self._heads(commit), *self._tags(commit)) for commit in self.commits}
+        return CommitList(self.commits).to_svg(names)
+
     def _described(self, commit: Commit, page: Page) -> Text:
         names = [(name, "bold green") for name in self._heads(commit)]
         names += [(f"tag {name}", "bold yellow") for name in self._tags(commit)]

@@ -135,6 +135,17 @@ class Schema:
     catalog: Catalog
     warnings: tuple[Problem, ...] = ()
 
+    def to_svg(self) -> str:
+        """Return a picture of the types."""
+        # A late import: few who read a schema draw it.
+        from omnigraph.language.schema.picture import draw_catalog
+
+        return draw_catalog(self.catalog)
+
+    def _repr_html_(self) -> str:
+        """Return the picture, for notebooks."""
+        return self.to_svg()
+
 
 def parse_schema(source: str | Path | Source, *, tolerated: Collection[str] = ()) -> Schema:
     """Read a schema; raise :class:`SchemaError` with all problems if it is wrong.

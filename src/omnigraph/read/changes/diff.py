@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 
 from omnigraph.deadlines import CarriedDeadlines
+from omnigraph.draw import DRAWN_ENTITIES
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_name, suggest_similar
@@ -23,6 +24,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import list_tag_names
 from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, Op, compare_sides
 from omnigraph.read.changes.compare_snapshots import find_changed_tables, read_changes, resolve_types
+from omnigraph.read.changes.diff_picture import draw_changes, to_counts_table
 from omnigraph.read.changes.entity_images import (
     JSON,
     PYTHON,
@@ -130,6 +132,21 @@ class Diff:
         """Return the compared snapshots and the counts as JSON."""
         counts: list[Json] = [asdict(each) for each in self.summary()]
         return {"before": _snapshot_to_json(self.before), "after": _snapshot_to_json(self.after), "summary": counts}
+
+    def to_svg(self) -> str:
+        """Return the changed entities drawn on the graph; refuse a diff that is too large for a picture."""
+        picture = draw_changes(self.entities(), self.before.catalog(), self.after.catalog())
+        if picture is None:
+            raise ParameterError(
+                f"more than {DRAWN_ENTITIES} entities changed", hint="draw fewer types with types=, or read summary()"
+            )
+        return picture
+
+    def _repr_html_(self) -> str:
+        """Return the counts per type, and the picture if it is small enough, for notebooks."""
+        counts = self.summary()
+        changed = sum(each.inserted + each.updated + each.deleted for each in counts)
+        return to_counts_table(counts) + (self.to_svg() if 0 < changed <= DRAWN_ENTITIES else "")
 
     def _read_changes(self, table_key: str, columns: Sequence[str] | None = None) -> Iterator[tuple[ChangedRows, ...]]:
         return self._deadlines.iterate(lambda: read_changes(self.before, self.after, table_key, columns))
