@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from omnigraph.draw.svg import INK, LINE, MUTED, PAPER, arrow_head, document, element, hint, label, shorten, width_of
+from omnigraph.draw.svg import INK, LINE, MUTED, PAPER, arrow_head, document, element, hint, label, fit_line, width_of
 
 DRAWN_ENTITIES: Final = 200
 """The most changed entities that are drawn; callers show counts beyond."""
@@ -85,7 +85,7 @@ def draw_diff(nodes: Sequence[DiffNode], edges: Sequence[DiffEdge]) -> str:
     index = {name: number_ for number_, name in enumerate(order)}
     links = sorted({tuple(sorted((index[edge.from_node], index[edge.to_node]))) for edge in edges})
     places = _place(len(order), [(a, b) for a, b in links if a != b])
-    half = max(RADIUS, *(width_of(shorten(node.id, NAME_CHARACTERS), 11) / 2 for node in known.values()))
+    half = max(RADIUS, *(width_of(fit_line(node.id, NAME_CHARACTERS), 11) / 2 for node in known.values()))
     left, top = MARGIN + half, MARGIN + LEGEND + RADIUS
     at = {name: (left + x, top + y) for name, (x, y) in zip(order, places, strict=True)}
     width = max(x for x, _ in at.values()) + half + MARGIN
@@ -181,7 +181,7 @@ def _draw_edges(edges: Sequence[DiffEdge], at: Mapping[tuple[str, str], tuple[fl
         if len(edges) <= LABELLED_EDGES:
             (x, y), (to_x, to_y) = at[edge.from_node], at[edge.to_node]
             loop = edge.from_node == edge.to_node
-            text = f"{edge.mark.sign} {shorten(edge.type, NAME_CHARACTERS)}".lstrip()
+            text = f"{edge.mark.sign} {fit_line(edge.type, NAME_CHARACTERS)}".lstrip()
             where = (x, y - RADIUS * 3.2) if loop else ((x + to_x) / 2, (y + to_y) / 2 - 3 + order * 12)
             names.append(label(*where, text, size=10, fill=edge.mark.colour, anchor="middle", halo=True))
     return [*lines, *names]
@@ -224,7 +224,7 @@ def _draw_node(node: DiffNode, x: float, y: float) -> str:
         parts.append(label(x, y + 4.5, node.mark.sign, size=13, fill=sign_fill, weight="700", anchor="middle"))
     name_fill = MUTED if node.mark is DiffMark.SAME else INK
     for below, size, fill, text in ((14, 11, name_fill, node.id), (25, 9.5, MUTED, node.type)):
-        name = shorten(text, NAME_CHARACTERS)
+        name = fit_line(text, NAME_CHARACTERS)
         parts.append(label(x, y + RADIUS + below, name, size=size, fill=fill, anchor="middle", halo=True))
     return element("g", "".join(parts))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.draw.lanes import LaneEvent, assign_lanes
-from omnigraph.draw.svg import HUES, INK, MUTED, PAPER, document, element, hint, label, number, shorten, width_of
+from omnigraph.draw.svg import HUES, INK, MUTED, PAPER, document, element, hint, label, number, fit_line, width_of
 
 ROW: Final = 28.0
 LANE: Final = 18.0
@@ -145,9 +145,9 @@ class _EntryText:
 
 def _texts_of(entry: HistoryEntry) -> list[_EntryText]:
     texts = [_EntryText(f"…{entry.id[-6:]}", 11.5, MUTED, mono=True)]
-    texts += [_EntryText(shorten(name, 32), 11, INK, is_name=True) for name in entry.names]
+    texts += [_EntryText(fit_line(name, 32), 11, INK, is_name=True) for name in entry.names]
     if entry.message:
-        texts.append(_EntryText(shorten(entry.message.splitlines()[0], MESSAGE_CHARACTERS), 12.5, INK))
+        texts.append(_EntryText(fit_line(entry.message.splitlines()[0], MESSAGE_CHARACTERS), 12.5, INK))
     return texts
 
 
@@ -156,4 +156,4 @@ def _width_of(texts: Sequence[_EntryText]) -> float:
 
 
 def _signature_of(entry: HistoryEntry) -> str:
-    return ", ".join(part for part in (entry.actor and shorten(entry.actor, 32), entry.when) if part)
+    return ", ".join(part for part in (entry.actor and fit_line(entry.actor, 32), entry.when) if part)

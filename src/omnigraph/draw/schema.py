@@ -22,7 +22,7 @@ from omnigraph.draw.svg import (
     hue_of,
     label,
     number,
-    shorten,
+    fit_line,
     width_of,
 )
 
@@ -111,7 +111,7 @@ def _name_at(boxes: Sequence[TypeBox], slot: int) -> str:
 
 
 def _name_with_rows(name: str, rows: int | None) -> str:
-    short = shorten(name, NAME_CHARACTERS)
+    short = fit_line(name, NAME_CHARACTERS)
     return short if rows is None else f"{short} {rows:,}".replace(",", "\u2009")
 
 
@@ -123,7 +123,7 @@ def _loop_space(loops: Sequence[TypeArrow] | None) -> float:
 def _width_of_box(box: TypeBox) -> float:
     widths = [width_of(_name_with_rows(box.name, box.rows), 13) + 26]
     for each in box.fields[:SHOWN_FIELDS]:
-        parts = (shorten(each.name, NAME_CHARACTERS), shorten(each.type, 28), each.mark)
+        parts = (fit_line(each.name, NAME_CHARACTERS), fit_line(each.type, 28), each.mark)
         widths.append(sum(width_of(part, 11.5, mono=True) + 12 for part in parts if part) + 8)
     return max(widths)
 
@@ -257,16 +257,16 @@ def _draw_box(box: TypeBox, place: _Rectangle) -> str:
         hint(box.name),
         element("rect", **frame, height=place.height, fill=PAPER, stroke=BORDER),
         element("rect", **frame, height=HEADER, fill=colour),
-        label(place.x + 10, place.y + 17.5, shorten(box.name, NAME_CHARACTERS), size=13, fill=PAPER, weight="600"),
+        label(place.x + 10, place.y + 17.5, fit_line(box.name, NAME_CHARACTERS), size=13, fill=PAPER, weight="600"),
     ]
     if box.rows is not None:
         rows = f"{box.rows:,}".replace(",", "\u2009")
         parts.append(label(place.right - 10, place.y + 17.5, rows, size=11.5, fill=PAPER, anchor="end"))
     y = place.y + HEADER + 15
     for each in box.fields[:SHOWN_FIELDS]:
-        name = shorten(each.name, NAME_CHARACTERS)
+        name = fit_line(each.name, NAME_CHARACTERS)
         parts.append(label(place.x + 10, y, name, size=11.5, mono=True, weight="600" if each.mark == "key" else None))
-        after = f"{shorten(each.type, 28)} {each.mark}".rstrip()
+        after = f"{fit_line(each.type, 28)} {each.mark}".rstrip()
         parts.append(label(place.right - 10, y, after, size=11.5, fill=MUTED, anchor="end", mono=True))
         y += FIELD
     if len(box.fields) > SHOWN_FIELDS:

@@ -33,7 +33,7 @@ def hue_of(type_name: str) -> str:
     return HUES[crc32(type_name.encode("utf-8", "replace")) % len(HUES)]
 
 
-def shorten(text: str, characters: int) -> str:
+def fit_line(text: str, characters: int) -> str:
     """Return one line of at most this many characters; characters that XML or a reader cannot take become marks."""
     line = _FORBIDDEN.sub("\ufffd", " ".join(text.split()))
     return line if len(line) <= characters else f"{line[: characters - 1]}…"

@@ -36,6 +36,10 @@ StorageOptions: TypeAlias = Mapping[str, str] | None
 class Graph(ReadVerbs, HistoryVerbs, ReferenceVerbs, WriteVerbs, UpkeepVerbs):
     """A versioned, typed property graph. Safe to share between threads; unpickling opens it again."""
 
+    def _repr_html_(self) -> str:
+        """Return a picture of the schema with the rows of main, for notebooks."""
+        return self.schema.to_svg({table_key: pin.row_count for table_key, pin in self.snapshot().pins.items()})
+
     def __reduce__(self) -> tuple[object, ...]:
         location, durability = self._manifest.location, self._manifest.access.durability
         options = dict(location.storage_options)

@@ -13,6 +13,7 @@ from omnigraph.graph.base import GraphBase, Mode
 from omnigraph.language.schema import Schema
 from omnigraph.late_imports import LateModule
 from omnigraph.manifest import contract, handle, history, opening, references
+from omnigraph.manifest.commit_list import CommitList
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
@@ -69,15 +70,16 @@ class HistoryVerbs(GraphBase):
         until: datetime | None = None,
         *,
         upkeep: bool = False,
-    ) -> list[Commit]:
+    ) -> CommitList:
         """List the commits of a branch, newest first; with ``upkeep`` also those that changed no row."""
-        return history.list_commits(
+        found = history.list_commits(
             self._manifest, branch, limit=limit, actor=actor, since=since, until=until, upkeep=upkeep
         )
+        return CommitList(found)
 
-    def ancestry(self, branch: str | None = None, limit: int | None = None, *, upkeep: bool = False) -> list[Commit]:
+    def ancestry(self, branch: str | None = None, limit: int | None = None, *, upkeep: bool = False) -> CommitList:
         """List all commits, or the ancestors of one branch with merged ones: newest first, children before parents."""
-        return history.list_ancestry(self._manifest, branch, limit, upkeep=upkeep)
+        return CommitList(history.list_ancestry(self._manifest, branch, limit, upkeep=upkeep))
 
     def commit(self, ref: Reference) -> Commit:
         """Return one commit: by id or tag, or the newest at a version or time of main."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from omnigraph.draw import HistoryEntry, draw_history
 from omnigraph.manifest.history import Commit
+
+if TYPE_CHECKING:
+    from omnigraph.draw import HistoryEntry
 
 SHOWN_COMMITS: Final = 100
 NO_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
@@ -18,6 +20,9 @@ class CommitList(list[Commit]):
 
     def to_svg(self, names: Mapping[str, tuple[str, ...]] = NO_NAMES) -> str:
         """Return the commits drawn in lanes; ``names`` are the branches and tags that point to a commit, by its id."""
+        # A late import: few who list commits draw them.
+        from omnigraph.draw import draw_history
+
         return draw_history([_to_entry(commit, names.get(commit.id, ())) for commit in self])
 
     def _repr_html_(self) -> str:
@@ -27,15 +32,8 @@ class CommitList(list[Commit]):
         return f"{picture}<p>and {rest} older commits</p>" if rest > 0 else picture
 
 
-def names_by_commit(pointers: Iterable[tuple[str, str | None]]) -> dict[str, tuple[str, ...]]:
-    """Group names by the commit that they point to."""
-    found: dict[str, tuple[str, ...]] = {}
-    for name, commit in pointers:
-        if commit is not None:
-            found[commit] = (*found.get(commit, ()), name)
-    return found
-
-
 def _to_entry(commit: Commit, names: tuple[str, ...]) -> HistoryEntry:
+    from omnigraph.draw import HistoryEntry
+
     when = f"{commit.created_at:%Y-%m-%d %H:%M}"
     return HistoryEntry(commit.id, commit.parents, when, commit.actor, commit.message, names)

@@ -6,7 +6,7 @@ pattern has to be tried.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -135,12 +135,12 @@ class Schema:
     catalog: Catalog
     warnings: tuple[Problem, ...] = ()
 
-    def to_svg(self) -> str:
-        """Return a picture of the types."""
+    def to_svg(self, rows: Mapping[str, int] | None = None) -> str:
+        """Return a picture of the types; ``rows`` are counts by table key, where they are known."""
         # A late import: few who read a schema draw it.
         from omnigraph.language.schema.picture import draw_catalog
 
-        return draw_catalog(self.catalog)
+        return draw_catalog(self.catalog, rows or {})
 
     def _repr_html_(self) -> str:
         """Return the picture, for notebooks."""

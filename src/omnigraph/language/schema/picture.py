@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
 
 from omnigraph.draw import TypeArrow, TypeBox, TypeField, draw_schema
 from omnigraph.language.schema.catalog import Catalog, NodeType
 
-UNKNOWN_ROWS: Final[Mapping[str, int]] = MappingProxyType({})
 
-
-def draw_catalog(catalog: Catalog, rows: Mapping[str, int] = UNKNOWN_ROWS) -> str:
+def draw_catalog(catalog: Catalog, rows: Mapping[str, int]) -> str:
     """Return an SVG of all types; ``rows`` are counts by table key, where they are known."""
     boxes = [TypeBox(node.name, tuple(_draw_fields(node)), rows.get(node.table_key)) for node in catalog.nodes.values()]
     arrows = [
