@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from omnigraph.draw.svg import INK, LINE, MUTED, PAPER, arrow_head, document, element, hint, label, fit_line, width_of
+from omnigraph.draw.svg import INK, LINE, MUTED, PAPER, arrow_head, document, element, fit_line, hint, label, width_of
 
 DRAWN_ENTITIES: Final = 200
 """The most changed entities that are drawn; callers show counts beyond."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.draw.lanes import LaneEvent, assign_lanes
-from omnigraph.draw.svg import HUES, INK, MUTED, PAPER, document, element, hint, label, number, fit_line, width_of
+from omnigraph.draw.svg import HUES, INK, MUTED, PAPER, document, element, fit_line, hint, label, number, width_of
 
 ROW: Final = 28.0
 LANE: Final = 18.0

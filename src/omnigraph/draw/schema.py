@@ -18,11 +18,11 @@ from omnigraph.draw.svg import (
     arrow_head,
     document,
     element,
+    fit_line,
     hint,
     hue_of,
     label,
     number,
-    fit_line,
     width_of,
 )
 
