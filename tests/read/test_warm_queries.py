@@ -19,8 +19,10 @@ from omnigraph.maintain.cleanup import cleanup
 from omnigraph.read import query as queries
 from omnigraph.read.frames import Strategy, entity_sets, version_delta
 from omnigraph.read.frames.cache import Cache
+from omnigraph.read.match import scan_nodes
 from omnigraph.read.query import QueryOptions, QueryRequest, explain_query, run_query
 from omnigraph.storage.table import Table
+from tests.counting import counting_scans
 from tests.graphs import rows_of
 from tests.read.match.walked_graphs import SCHEMA, Links, Scans, people
 from tests.selection import sized
@@ -244,3 +246,44 @@ def test_a_branch_that_is_created_anew_does_not_rest_on_the_deleted_one(tmp_path
         text = f"query q() {{ match {{ $p: Port  $p $n:near $q }} return {{ $p.code, {column} as value }} }}"
         assert all(len(graph.query(text, branch="dev").rows) == 3_001 for _ in range(8))
         graph.delete_branch("dev")
+
+
+# --------------------------------------------------------------------------------------------- scans that are repeated
+
+
+@pytest.mark.parametrize(
+    "condition", ['$a.note contains "n1"', '$a.note starts_with "n1"', '$a.note = "n1"', "$a.note is not null"]
+)
+def test_a_column_that_the_storage_scans_again_and_again_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    monkeypatch.setattr(scan_nodes, "_SMALL", 0)
+    life, text = new_life(tmp_path), f"match {{ $a: Person  {condition} }} return {{ $a }}"
+    life.mutate('update Person set { note: "n1" } where name = $who', NAMES[3], "", "main")
+    with counting_scans() as rows_read:
+
+        def count_rows_read() -> int:
+            before = rows_read()
+            assert answer(life.graph, life.warm, text, "", "main", Strategy.AUTO, None) == ["{'a': 'p03'}"]
+            return rows_read() - before
+
+        assert [count_rows_read() for _ in range(5)] == [1, 1, 2 * len(NAMES), 0, 0]
+        # The scan of the added row reads all columns that are in memory.
+        life.mutate("insert Person { name: $new, age: 1 }", "", "", "main")
+        assert [count_rows_read() for _ in range(2)] == [1, 0]
+
+
+def test_rows_that_an_index_finds_or_a_small_cache_cannot_hold_are_never_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_nodes, "_SMALL", 0)
+    life = new_life(tmp_path)
+    life.graph.ensure_indexes()
+    with counting_scans() as rows_read:
+        for _ in range(9):
+            answer(life.graph, life.warm, QUESTIONS["lookup"], NAMES[4], "main", Strategy.AUTO, None)
+        assert rows_read() == 9
+        for _ in range(9):
+            text = 'match { $a: Person  $a.name ends_with "9" } return { $a.age }'
+            answer(life.graph, Cache(1_000), text, "", "main", Strategy.AUTO, None)
+        assert rows_read() == 9 + 9 * 3 * 2

@@ -22,8 +22,8 @@ _BYTES_PER_BASE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _BasesKey:
-    """The cache key of the bases of a table; those of other graphs have other files."""
+class TableLineage:
+    """The versions of a table that begin with the same fragment. Those of other graphs have other files."""
 
     table_key: str
     first_files: tuple[str, ...]
@@ -35,15 +35,16 @@ def note_base(base: FullTable, cache: Cache) -> None:
         return
     others = [each for each in list_bases(base.contents, cache) if each.contents != base.contents]
     bases = (base, *others)[:_MOST_BASES]
-    cache.replace(_key_of(base.contents), bases, _BYTES_PER_BASE * len(bases))
+    cache.replace(lineage_of(base.contents), bases, _BYTES_PER_BASE * len(bases))
 
 
 def list_bases(contents: TableContents, cache: Cache) -> tuple[FullTable, ...]:
     """Return the bases of a table that has some contents, the newest first."""
     if not contents.fragments:
         return ()
-    return cast("tuple[FullTable, ...] | None", cache.peek(_key_of(contents))) or ()
+    return cast("tuple[FullTable, ...] | None", cache.peek(lineage_of(contents))) or ()
 
 
-def _key_of(contents: TableContents) -> _BasesKey:
-    return _BasesKey(contents.table_key, contents.fragments[0].files)
+def lineage_of(contents: TableContents) -> TableLineage:
+    """Return the lineage of a version that has rows: the key of what is kept for it and its successors."""
+    return TableLineage(contents.table_key, contents.fragments[0].files)

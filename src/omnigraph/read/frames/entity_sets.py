@@ -17,7 +17,7 @@ import pyarrow as pa
 from omnigraph.errors import StorageError
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames.bases import note_base
+from omnigraph.read.frames.bases import lineage_of, note_base
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import TableContents, read_contents
 from omnigraph.read.frames.frame import Positions
@@ -109,9 +109,10 @@ class FullTable:
         """Return the values of a property at some positions. Few rows of a column that is not loaded are fetched."""
         type_ = type_of(self.schema, column)
         is_cached = self._cache.peek(self._cache_key(column)) is not None
-        if not is_cached and len(positions) and self._should_fetch_rows(column, len(positions)):
+        if not is_cached and 0 < len(positions) < self._num_rows and self._should_fetch_rows(column, len(positions)):
             return self._fetch_rows(column, positions, type_)
-        return cast_values(self.load_column(column).take(positions), type_)
+        values = self.load_column(column)
+        return cast_values(values if _are_all(positions, self._num_rows) else values.take(positions), type_)
 
     def all_positions(self) -> Positions:
         """Return the positions of all rows."""
@@ -186,14 +187,34 @@ class FullTable:
 
     def _should_fetch_rows(self, column: str, count: int) -> bool:
         fetch_seconds = _FETCH_SECONDS[0] + count * _FETCH_SECONDS[1]
-        per_call, per_row, per_byte = _READ_SECONDS
-        width = _estimate_width(type_of(self.schema, column))
-        read_seconds = per_call + self._num_rows * (per_row + width * per_byte)
+        read_seconds = self._estimate_reading(column)
         if fetch_seconds >= read_seconds:
             return False
         rental = self._rental_of(column)
         rental.pay(fetch_seconds)
         return not rental.covers(read_seconds)
+
+    def _estimate_reading(self, column: str) -> float:
+        """Estimate the seconds to read a whole column."""
+        per_call, per_row, per_byte = _READ_SECONDS
+        return per_call + self._num_rows * (per_row + _estimate_width(type_of(self.schema, column)) * per_byte)
+
+    def pay_scan(self, columns: Collection[str]) -> None:
+        """Note that the storage has scanned some columns to find rows, in this version or one that it follows."""
+        self._scan_rental(columns).pay(sum(map(self._estimate_reading, columns)))
+
+    def should_load(self, columns: Collection[str]) -> bool:
+        """Whether scans of some columns have cost as much as it takes to load them, and there is room for them."""
+        if not self.contents.fragments:
+            return False
+        needed = {"id", *columns}
+        width = sum(_estimate_width(type_of(self.schema, column)) for column in needed)
+        price = sum(map(self._estimate_reading, needed))
+        return self._num_rows * width <= self._cache.budget // 2 and self._scan_rental(columns).covers(price)
+
+    def _scan_rental(self, columns: Collection[str]) -> SkiRental:
+        key = (lineage_of(self.contents), "scans", frozenset(columns))
+        return self._cache.get_or_make(key, SkiRental, lambda _: 100)
 
     def _fetch_rows(self, column: str, positions: Positions, type_: pa.DataType) -> Values:
         table = self.open_table()
@@ -239,6 +260,15 @@ class FullTable:
             if values is not None:
                 return key.contents, values
         return None, None
+
+
+def _are_all(positions: Positions, count: int) -> bool:
+    """Whether positions are those of all rows, in their order: then nothing has to be copied."""
+    return (
+        len(positions) == count > 0
+        and (positions[0], positions[-1]) == (0, count - 1)
+        and bool((positions[1:] > positions[:-1]).all())
+    )
 
 
 def _locate_few(few: Values, among: Values) -> Positions:

@@ -1,7 +1,8 @@
 """Scan the nodes of a type with predicates: the leaf of a match.
 
 A loaded table is filtered in memory. For a large table that is not loaded, the predicates are pushed down to the
-storage, so that finding a few rows costs a few rows, or an index lookup.
+storage, so that finding a few rows costs a few rows, or an index lookup. Predicates without an index make the storage
+read their columns each time: once that has cost as much as loading them, they are loaded.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from omnigraph.read.frames import (
     EntitySet,
     EvaluationContext,
     Frame,
+    FullTable,
     Mask,
     PartialTable,
     Positions,
     Strategy,
     WholeTable,
+    base_of,
     evaluate_predicate,
     to_condition,
 )
@@ -41,6 +44,8 @@ from omnigraph.storage.lagging_columns import has_declared_column
 _KEY_IS_ID: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 """Every release has written keys of these types into the id in the same way."""
 _BY_ID: Final = "by id"
+_WITHOUT_INDEX: Final = (None, ComparisonOperator.NOT_EQUAL)
+"""What an index of a column does not help to find."""
 _SMALL: Final = 20_000
 """A table of at most so many rows is always loaded: the next query finds it in memory."""
 
@@ -58,10 +63,14 @@ def execute_scan(plan: NodeScan, context: QueryContext, restrictions: Sequence[C
     if is_pushed:
         nodes: WholeTable | PartialTable = context.tables.partial_table_of(type_)
         is_decided = [_is_decided_by_storage(condition, type_, context) for condition in pushed]
+        _pay_scan(pushed, type_, context)
         positions = _filter_in_storage(list(compress(pushed, is_decided)), nodes, type_, context)
         positions = _filter_positions(list(compress(pushed, map(not_, is_decided))), nodes, positions)
     else:
         nodes = context.tables.full_table_of(type_)
+        if isinstance(nodes, FullTable) and _is_scanned_often(pushed, nodes):
+            # With its ids in memory, later versions of the table are derived from this one.
+            nodes.load_column("id")
         positions = _filter_in_memory(pushed, nodes)
     if rest and len(positions):
         positions = positions[evaluate_entity_predicates(nodes, positions, plan.variable, rest, context)]
@@ -117,18 +126,46 @@ def _should_push_down(conditions: Sequence[Condition], type_: NodeType, context:
     """Whether the storage filters by some of the conditions, instead of loading the table."""
     return (
         bool(conditions)
-        and not _should_load_table(type_, context)
+        and not _should_load_table(conditions, type_, context)
         and any(_is_decided_by_storage(condition, type_, context) for condition in conditions)
     )
 
 
-def _should_load_table(type_: NodeType, context: QueryContext) -> bool:
+def _should_load_table(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
     pin = context.snapshot.pins.get(type_.table_key)
     if pin is None or context.tables.strategy is Strategy.ARRAYS:
         return True
     if context.tables.strategy is Strategy.INDEX:
         return False
-    return pin.row_count <= _SMALL or context.tables.is_loaded(type_)
+    if pin.row_count <= _SMALL or context.tables.is_loaded(type_):
+        return True
+    return _is_scanned_often(conditions, base_of(context.tables.full_table_of(type_)))
+
+
+def _is_scanned_often(conditions: Sequence[Condition], table: FullTable) -> bool:
+    """Whether the storage has scanned for such conditions as often as pays for loading their columns."""
+    scanned = _list_scanned_columns(conditions, table)
+    return bool(scanned) and table.should_load(scanned)
+
+
+def _pay_scan(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> None:
+    """Note what a scan costs that the next one would not, if the table were in memory."""
+    table = base_of(context.tables.full_table_of(type_))
+    scanned = _list_scanned_columns(conditions, table)
+    if scanned and table.contents.fragments:
+        table.pay_scan(scanned)
+
+
+def _list_scanned_columns(conditions: Sequence[Condition], table: FullTable) -> frozenset[str]:
+    """Return the columns that the storage reads as a whole to decide conditions; none if an index finds the rows."""
+    if any(_has_index(condition, table) for condition in conditions):
+        return frozenset()
+    return frozenset(column for condition in conditions for column in condition.columns)
+
+
+def _has_index(condition: Condition, table: FullTable) -> bool:
+    is_comparison = isinstance(condition, ValueCondition) and condition.operator not in _WITHOUT_INDEX
+    return (is_comparison or isinstance(condition, ValueIn)) and table.contents.indexed.issuperset(condition.columns)
 
 
 def _is_decided_by_storage(condition: Condition, type_: NodeType, context: QueryContext) -> bool:
