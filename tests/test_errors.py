@@ -29,6 +29,7 @@ SPECIAL: dict[str, OmniGraphError] = {
     ),
     "LegacyRowIds": errors.LegacyRowIds("old ids", hint="rewrite them"),
     "SourceTooLarge": errors.SourceTooLarge("a.pg", 10, 5),
+    "KeyReused": errors.KeyReused("01J"),
     "WalkTooLong": errors.WalkTooLong(32),
     "PipelineError": errors.PipelineError([PROBLEM]),
     "ConfigError": errors.ConfigError([PROBLEM]),

@@ -5,7 +5,7 @@
     OmniGraphError
       InputError                  fix the input
         SchemaError, QueryError, ParameterError, SourceTooLarge, WalkTooLong, Unsupported,
-        PipelineError, ConfigError
+        PipelineError, ConfigError, KeyReused
         ValidationError
           KeyConflict, ConflictingValues, LegacyRowIds
       ConflictError               read again, retry
@@ -335,6 +335,20 @@ class SourceTooLarge(InputError):
         self.limit = limit
 
 
+class KeyReused(InputError):
+    """The key belongs to another write, which is committed. Nothing was changed."""
+
+    code = "key_reused"
+
+    def __init__(self, commit_id: str) -> None:
+        super().__init__(
+            f"the key belongs to another write, which is commit {commit_id}",
+            hint="give each write its own key",
+            details={"commit_id": commit_id},
+        )
+        self.commit_id = commit_id
+
+
 class WalkTooLong(InputError):
     """A walk without an upper bound takes more hops on Spark than the session allows; no rows were given."""
 
@@ -626,9 +640,13 @@ class OutcomeUnknown(OperatorError):
 
     code = "outcome_unknown"
 
-    def __init__(self, commit_id: str, message: str) -> None:
-        super().__init__(message, hint=f"look for commit {commit_id} before retrying", details={"commit_id": commit_id})
+    def __init__(self, commit_id: str | None, message: str, *, key: str | None = None) -> None:
+        look = f"look for commit {commit_id} before retrying"
+        if commit_id is None:
+            look = f"ask with find_commit(key={key!r}), or repeat the call with this key"
+        super().__init__(message, hint=look, details={"commit_id": commit_id, **({} if key is None else {"key": key})})
         self.commit_id = commit_id
+        self.key = key
 
 
 class EmbeddingError(OperatorError):

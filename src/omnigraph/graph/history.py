@@ -18,6 +18,7 @@ from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.write import commit
 
 if TYPE_CHECKING:
     from omnigraph.read import changes
@@ -84,6 +85,22 @@ class HistoryVerbs(GraphBase):
     def commit(self, ref: Reference) -> Commit:
         """Return one commit: by id or tag, or the newest at a version or time of main."""
         return history.to_commit(references.commit_at(self._manifest, ref))
+
+    def find_commit(
+        self,
+        branch: str = MAIN,
+        *,
+        txn: tuple[str, int] | None = None,
+        key: str | None = None,
+        actor: str | None = None,
+    ) -> Commit | None:
+        """Return the commit that a write with this ``txn`` or key has made on a branch; None if there is none.
+
+        A key belongs to the actor of the write, and is known for a day.
+        """
+        can_heal = self.mode == "rw"
+        found = commit.find_written(self._manifest, branch, txn, key, actor or self.actor, can_heal=can_heal)
+        return None if found is None else history.to_commit(found)
 
     def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> Snapshot:
         """Return a snapshot: the newest, or the one at a commit, a manifest version or a time."""

@@ -15,6 +15,7 @@ from omnigraph.language.source import Source
 from omnigraph.late_imports import LateModule
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
+from omnigraph.write import commit
 from omnigraph.write.commit import CommitOptions
 
 if TYPE_CHECKING:
@@ -53,21 +54,40 @@ class WriteVerbs(GraphBase):
         retries: int = 0,
         message: str | None = None,
         actor: str | None = None,
+        txn: tuple[str, int] | None = None,
+        key: commit.Key = None,
         timeout: Timeout = None,
     ) -> MutationResult:
-        """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict."""
+        """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict.
+
+        ``txn=(application, number)`` and ``key`` make it safe to repeat a call whose outcome is not known: the second
+        one finds the commit of the first, and changes nothing. A number counts upwards and is known for ever; a key is
+        a text that belongs to one call, and is known for a day.
+        """
         self._check_writable()
-        options = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
+        actor = actor or self.actor
+        write_key = commit.resolve_key(key, actor, "mutate", branch, str(source), name, params)
+        options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
         return mutation.retry_on_conflict(
             lambda: mutation.mutate(self._manifest, self.schema, source, name, params, options), retries
         )
 
     def transaction(
-        self, branch: str = MAIN, message: str | None = None, actor: str | None = None, *, timeout: Timeout = None
+        self,
+        branch: str = MAIN,
+        message: str | None = None,
+        actor: str | None = None,
+        *,
+        if_commit: str | None = None,
+        txn: tuple[str, int] | None = None,
+        key: commit.Key = None,
+        timeout: Timeout = None,
     ) -> mutation.Transaction:
         """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block."""
         self._check_writable()
-        options = CommitOptions(branch, actor=actor or self.actor, message=message)
+        actor = actor or self.actor
+        write_key = commit.resolve_key(key, actor, "transaction", branch)
+        options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
         return mutation.Transaction(self._manifest, self.schema, options, self._query_options())
 
     def load(
@@ -88,9 +108,11 @@ class WriteVerbs(GraphBase):
         engine: loads.Engine = "auto",
         message: str | None = None,
         actor: str | None = None,
+        if_commit: str | None = None,
         check: bool = False,
         indexes: loads.IndexPolicy = "auto",
         identity: loads.Identity | None = None,
+        key: commit.Key = None,
         progress: Callable[[int], object] | None = None,
         timeout: Timeout = None,
     ) -> LoadResult:
@@ -114,7 +136,12 @@ class WriteVerbs(GraphBase):
         load_options = loads.LoadOptions(
             mode, on_error, rejects, engine, check, indexes, from_branch, identity=identity
         )
-        commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
+        actor = actor or self.actor
+        named = str(source) if isinstance(source, str | Path) else ""
+        write_key = commit.resolve_key(key, actor, "load", branch, mode, on_error, str(from_branch), named)
+        commit_options = CommitOptions(
+            branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key
+        )
         return engine_choice.run_load(self._manifest, self.schema, given, load_options, commit_options)
 
     def embed(
@@ -125,11 +152,14 @@ class WriteVerbs(GraphBase):
         batch: int = TEXTS_PER_EMBEDDING_CALL,
         commit_each: bool = False,
         actor: str | None = None,
+        key: commit.Key = None,
         timeout: Timeout = None,
     ) -> EmbedResult:
         """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
         self._check_writable()
-        options = CommitOptions(branch, actor=actor or self.actor)
+        actor = actor or self.actor
+        write_key = commit.resolve_key(key, actor, "embed", branch, type_name)
+        options = CommitOptions(branch, actor=actor, key=write_key)
         return embed.embed(
             self._manifest,
             self.schema,
@@ -153,12 +183,16 @@ class WriteVerbs(GraphBase):
         actor: str | None = None,
         delete_branch: bool = False,
         if_commit: str | None = None,
+        txn: tuple[str, int] | None = None,
+        key: commit.Key = None,
         timeout: Timeout = None,
     ) -> MergeResult:
         """Merge a branch, a commit or a tag into a branch as one commit. Conflicts raise ``MergeConflicts``."""
         if not dry_run:
             self._check_writable()
-        options = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        actor = actor or self.actor
+        write_key = commit.resolve_key(key, actor, "merge", str(source), into, by, prefer, str(resolve))
+        options = CommitOptions(into, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
         merge_options = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
         return merges.merge(self._manifest, self.schema, source, merge_options, options)
 
@@ -174,12 +208,17 @@ class WriteVerbs(GraphBase):
         dry_run: bool = False,
         message: str | None = None,
         actor: str | None = None,
+        if_commit: str | None = None,
+        txn: tuple[str, int] | None = None,
+        key: commit.Key = None,
         timeout: Timeout = None,
     ) -> MergeResult:
         """Undo a commit with a new commit. For a merge commit, ``side`` is the parent to go back to: 1 or 2."""
         if not dry_run:
             self._check_writable()
-        options = CommitOptions(branch, actor=actor or self.actor, message=message)
+        actor = actor or self.actor
+        write_key = commit.resolve_key(key, actor, "revert", str(ref), branch, side, by, prefer, str(resolve))
+        options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
         merge_options = merges.MergeOptions(by, prefer, resolve, dry_run)
         return merges.revert(self._manifest, self.schema, ref, side, merge_options, options)
 
@@ -195,6 +234,9 @@ class WriteVerbs(GraphBase):
         rewrite_ids: bool = False,
         actor: str | None = None,
         message: str | None = None,
+        if_commit: str | None = None,
+        txn: tuple[str, int] | None = None,
+        key: commit.Key = None,
         timeout: Timeout = None,
     ) -> SchemaApplied:
         """Change the schema in one commit on main. Rows that break a new rule raise an error that lists them.
@@ -203,6 +245,7 @@ class WriteVerbs(GraphBase):
         """
         self._check_writable()
         change_options = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids)
-        return evolve.apply_schema(
-            self._manifest, source, change_options, CommitOptions(MAIN, actor=actor or self.actor, message=message)
-        )
+        actor = actor or self.actor
+        write_key = commit.resolve_key(key, actor, "apply_schema", str(source), allow_data_loss, rewrite_ids)
+        options = CommitOptions(MAIN, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
+        return evolve.apply_schema(self._manifest, source, change_options, options)

@@ -7,12 +7,12 @@ commit is decoded on request, so a long history is cheap to open. A lineage is e
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cached_property
 from heapq import heappop, heappush
-from typing import Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,22 @@ from omnigraph.manifest.rows import CommitRecord, decode_commit, encode_rows, re
 COLUMNS = ("object_id", "metadata", "table_branch", "table_version")
 CREATED_VERSION = "_row_created_at_version"
 _MAX_CHUNKS = 64
+KEY_MICROSECONDS: Final = 24 * 60 * 60 * 1_000_000
+"""How long a key is known."""
 _Order: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIndex:
+    """The position and the time of the commit of each key, from old to new."""
+
+    positions: Mapping[str, tuple[int, int]]
+
+    def extend(self, newer: KeyIndex) -> KeyIndex:
+        """Return the index with newer commits, and without those that are older by more than a day."""
+        newest = max((created for _, created in newer.positions.values()), default=0)
+        kept = {digest: found for digest, found in self.positions.items() if found[1] >= newest - KEY_MICROSECONDS}
+        return KeyIndex({**kept, **newer.positions}) if newer.positions else self
 
 
 @dataclass(frozen=True)
@@ -43,7 +58,11 @@ class Lineage:
         rows = pa.concat_tables([self.rows, newer.rows])
         if rows.column(0).num_chunks > _MAX_CHUNKS:
             rows = rows.combine_chunks()
-        return Lineage(rows, np.concatenate([self.versions, newer.versions]))
+        extended = Lineage(rows, np.concatenate([self.versions, newer.versions]))
+        if "_keyed" in self.__dict__:
+            # The index of keys is extended too: reading it again would cost as much as the history is long.
+            extended.__dict__["_keyed"] = self._keyed.extend(newer.index_keys(len(self)))
+        return extended
 
     def head(self) -> CommitRecord | None:
         """Return the newest commit; None if there is none."""
@@ -77,6 +96,29 @@ class Lineage:
         """Return the commit of an id, if this branch shows it."""
         index = pc.index(self.rows.column("object_id"), pa.scalar(commit_id)).as_py()
         return None if index < 0 else self._commit(index)
+
+    def find_key(self, digest: str, since: int) -> CommitRecord | None:
+        """Return the commit of a key, if it was made since a time in microseconds."""
+        found = self._keyed.positions.get(digest)
+        if found is None or found[1] < since:
+            return None
+        return self._commit(found[0])
+
+    @cached_property
+    def _keyed(self) -> KeyIndex:
+        return self.index_keys(0)
+
+    def index_keys(self, offset: int) -> KeyIndex:
+        """Return the positions of the commits that have a key, counted from ``offset``."""
+        has_key = pc.match_substring(self.rows.column("metadata"), '"key":').to_numpy(zero_copy_only=False)
+        positions: dict[str, tuple[int, int]] = {}
+        for commit, position in sorted(
+            ((self._commit(int(index)), int(index) + offset) for index in np.flatnonzero(has_key)),
+            key=lambda each: each[0].created_at,
+        ):
+            if commit.key is not None:
+                positions[commit.key.digest] = position, commit.created_at
+        return KeyIndex(positions)
 
     def positions_by_id(self) -> dict[str, int]:
         """Return the position of each commit by id, for many lookups."""

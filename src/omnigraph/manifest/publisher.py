@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from omnigraph.errors import (
     ConflictError,
     ExpectedVersionMismatch,
+    KeyReused,
     NotFound,
     PreconditionFailed,
     PublishContention,
@@ -23,6 +24,7 @@ from omnigraph.errors import (
 from omnigraph.language.values import now_microseconds
 from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.lineage import KEY_MICROSECONDS
 from omnigraph.manifest.rows import (
     MAIN,
     CommitRecord,
@@ -33,6 +35,7 @@ from omnigraph.manifest.rows import (
     TableVersion,
     Tombstone,
     Txn,
+    WriteKey,
 )
 from omnigraph.manifest.state import ManifestView, TableState
 from omnigraph.storage.locks import HeldLock
@@ -52,6 +55,7 @@ class CommitIntent:
     txn: tuple[str, int] | None = None
     upkeep: bool = False
     """Whether it changes no row."""
+    key: WriteKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ Status: TypeAlias = Literal["published", "found", "replayed", "superseded"]
 class PublishResult:
     """The outcome of a publish.
 
-    ``found``: an earlier attempt, or recovery, had published it. ``replayed``: its ``txn`` was committed before.
+    ``found``: an earlier attempt, or recovery, had published it. ``replayed``: its ``txn`` or key was committed before.
     ``superseded``: the commit that forbids it exists. In these three cases nothing was written.
     """
 
@@ -146,15 +150,32 @@ def _find_earlier_outcome(view: ManifestView, request: PublishRequest, intent: C
         other = view.history.find(request.instead_of)
         if other is not None:
             return PublishResult("superseded", other, view)
-    if intent.txn is not None:
-        app, number = intent.txn
+    repeated = find_repeated(view, intent.txn, intent.key)
+    return None if repeated is None else PublishResult("replayed", repeated, view)
+
+
+def find_repeated(view: ManifestView, txn: tuple[str, int] | None, key: WriteKey | None) -> CommitRecord | None:
+    """Return the commit that made this ``txn``, or a later one of its application, or that has this key.
+
+    A key is known for a day. Raise ``KeyReused`` if it belongs to a write that asked for something else.
+    """
+    if txn is not None:
+        app, number = txn
         last = view.tables.txns.get(app)
         if last is not None and number <= last.number:
             commit = view.history.find(last.commit_id)
             if commit is None:
                 raise StorageError(f"txn '{app}' names commit {last.commit_id}, which is not in the history")
-            return PublishResult("replayed", commit, view)
-    return None
+            return commit
+    found = None if key is None else find_by_key(view, key.digest)
+    if found is not None and found.key is not None and key is not None and found.key.fingerprint != key.fingerprint:
+        raise KeyReused(found.id)
+    return found
+
+
+def find_by_key(view: ManifestView, digest: str) -> CommitRecord | None:
+    """Return the commit of the last day that has a key."""
+    return view.history.find_key(digest, now_microseconds() - KEY_MICROSECONDS)
 
 
 def _check_conditions(
@@ -259,4 +280,5 @@ def _make_commit(view: ManifestView, intent: CommitIntent) -> CommitRecord:
         intent.txn,
         intent.schema_ir_hash,
         upkeep=intent.upkeep,
+        key=intent.key,
     )

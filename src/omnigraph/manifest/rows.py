@@ -113,6 +113,19 @@ class Txn:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteKey:
+    """Identifies a write, so that repeating it finds its commit: digests of its key and of what it asks for.
+
+    A commit also keeps how many nodes and edges it affected.
+    """
+
+    digest: str
+    fingerprint: str
+    nodes: int = 0
+    edges: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRecord:
     """One commit of the graph. ``created_at`` is in microseconds since 1970 UTC."""
 
@@ -129,6 +142,7 @@ class CommitRecord:
     backfilled: bool = False
     upkeep: bool = False
     """Whether it changes no row: an index build or a compaction. The next commit has the same parent as this one."""
+    key: WriteKey | None = None
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -211,6 +225,16 @@ _TOMBSTONE: Final = RecordCodec(
     Tombstone, (required("table_key", TABLE_KEY), required("version", NUMBER, "table_version"))
 )
 
+WRITE_KEY: Final = RecordCodec(
+    WriteKey,
+    (
+        required("digest", name="k"),
+        required("fingerprint", name="f"),
+        required("nodes", NUMBER, "n"),
+        required("edges", NUMBER, "e"),
+    ),
+).spelling
+
 _COMMIT: Final = RecordCodec(
     CommitRecord,
     (
@@ -224,6 +248,7 @@ _COMMIT: Final = RecordCodec(
         optional("schema_ir_hash"),
         optional("backfilled", FLAG, default=False),
         optional("upkeep", FLAG, default=False),
+        optional("key", WRITE_KEY),
     ),
 )
 

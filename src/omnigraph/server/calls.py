@@ -25,10 +25,11 @@ from starlette.types import Receive, Scope, Send
 
 from omnigraph.deadlines import Deadline
 from omnigraph.errors import Cancelled, Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
-from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.rows import MAIN, WriteKey
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
 from omnigraph.server.gate import Action, authorize
 from omnigraph.server.hosting import HostedGraph, Hosting, ServerState
+from omnigraph.server.idempotency import KEY_HEADER, read_write_key
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model, parse_json_body
 from omnigraph.server.tokens import Token
@@ -77,6 +78,8 @@ class ServerCall:
     """The file that holds the body, of a route that takes uploads."""
     accept: str
     request_id: str
+    key: WriteKey | None = None
+    """What repeats of the request have in common, if it has a key."""
 
     @property
     def graph(self) -> HostedGraph:
@@ -112,6 +115,8 @@ class Route:
     successor: str | None = None
     """The route that replaces this deprecated one."""
     is_public: bool = False
+    keeps_key: bool = False
+    """Whether its commit keeps the idempotency key of the request."""
 
     @property
     def is_of_graph(self) -> bool:
@@ -180,7 +185,6 @@ async def _answer(
     route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, token: Token
 ) -> Response:
     accept = choose_format(request.headers.get("accept"), route.formats)
-    _refuse_unsupported_headers(request)
     call = await _read_call(route, request, hosting, hosted, token, accept)
     seconds = _find_seconds(route, request, call, streams=accept != JSON or route.kind == "stream")
     deadline = Deadline(seconds)
@@ -254,6 +258,7 @@ async def _read_call(
     limits = state.settings.limits
     given = _parse_query_string(request)
     body: RequestModel = NoFields()
+    data = b""
     upload: Path | None = None
     query_model = route.query
     if route.body is not None:
@@ -270,12 +275,15 @@ async def _read_call(
             raise RequestError(415, "unsupported_media_type", f"a body of type '{media_type}'", hint=f"send {known}")
     try:
         query = build_model(query_model, given, is_text=True)
+        header = request.headers.get(KEY_HEADER)
+        asked = (request.url.path, request.url.query)
+        key = read_write_key(header, token.actor, asked, upload or data, is_kept=route.keeps_key)
     except OmniGraphError:
         if upload is not None:
             upload.unlink(missing_ok=True)
         raise
     request_id = cast(str, request.scope["omnigraph.request_id"])
-    return ServerCall(hosting, state, hosted, token, request.path_params, query, body, upload, accept, request_id)
+    return ServerCall(hosting, state, hosted, token, request.path_params, query, body, upload, accept, request_id, key)
 
 
 def _parse_query_string(request: Request) -> dict[str, object]:
@@ -323,14 +331,6 @@ async def _save_upload(request: Request, hosting: Hosting) -> Path:
         path.unlink(missing_ok=True)
         raise
     return path
-
-
-def _refuse_unsupported_headers(request: Request) -> None:
-    if "idempotency-key" in request.headers:
-        raise ParameterError(
-            "this server keeps no idempotency keys",
-            hint="use 'txn' of a load, or 'if_commit', to repeat a write safely",
-        )
 
 
 def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: bool) -> float:

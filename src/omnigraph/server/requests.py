@@ -56,6 +56,8 @@ class WriteFields(RequestModel):
     branch: str = MAIN
     message: str | None = None
     if_commit: str | None = None
+    txn: str | None = None
+    """``APP:N``: the number of this write among those of an application."""
 
 
 Fields = TypeVar("Fields", bound=RequestModel)

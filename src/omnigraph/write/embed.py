@@ -27,7 +27,14 @@ from omnigraph.read.search import Embedder, EmbeddingSettings, create_embedder
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.filters import NullCondition, ValueCondition, ValueIn
-from omnigraph.write.commit import CommitOptions, PreparedWrite, WriterKind, commit_operation
+from omnigraph.write.commit import (
+    AlreadyCommitted,
+    CommitOptions,
+    PreparedWrite,
+    WriterKind,
+    commit_operation,
+    refuse_repeated,
+)
 from omnigraph.write.mutation import StagingArea
 
 
@@ -80,17 +87,24 @@ def embed(
     if batch < 1:
         raise ParameterError(f"batch is {batch}", hint="give 1 or more")
     options = options or CommitOptions(MAIN)
-    options = CommitOptions(options.branch, schema.hash, options.actor, options.message or f"embed {type_name}")
+    options = replace(options, schema_ir_hash=schema.hash, message=options.message or f"embed {type_name}")
+    if options.key is not None and commit_each:
+        raise ParameterError("a key belongs to one commit", hint="leave out the key, or commit_each")
     targets = _find_targets(schema, type_name)
     # Before anything is read: wrong settings are an error even if no vector is missing.
     embedders = [create_embedder(settings, target.embedding.model) for target in targets]
+    result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
+    try:
+        # Before any text is sent to the provider.
+        refuse_repeated(manifest, options)
+    except AlreadyCommitted as earlier:
+        return result.add({}, 0, (to_commit(earlier.commit),))
     snapshot = take_snapshot(manifest, options.branch)
     filled = (
         piece
         for target, embedder in zip(targets, embedders, strict=True)
         for piece in _embed_missing(target, snapshot, embedder, batch, whole=not commit_each)
     )
-    result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
     for pieces in ((piece,) for piece in filled) if commit_each else (tuple(filled),):
         done = commit_operation(manifest, EmbedOperation(pieces), options)
         made = () if done.commit is None else (to_commit(done.commit),)

@@ -15,7 +15,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import Diff
 from omnigraph.server.calls import JSON, NDJSON, Answer, Route, ServerCall
 from omnigraph.server.gate import Action
-from omnigraph.server.requests import Count, RequestModel
+from omnigraph.server.requests import Count, RequestModel, parse_txn
 from omnigraph.server.wire import commit_to_wire, id_of, join_chunks
 
 _COMMITS: Final = 10_000
@@ -39,6 +39,10 @@ class CommitsFields(RequestModel):
     actor: str | None = None
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
+    txn: str | None = None
+    """``APP:N``: the commit that made it, or a later one of its application."""
+    key: str | None = None
+    """The idempotency key of a write of the caller, of the last day."""
 
 
 class AncestryFields(RequestModel):
@@ -66,6 +70,11 @@ class DiffFields(RequestModel):
 def list_branch_commits(call: ServerCall) -> Answer:
     """List the commits of a branch, newest first."""
     asked = call.fields(CommitsFields)
+    if asked.txn is not None or asked.key is not None:
+        found = call.graph.graph.find_commit(
+            asked.branch, txn=parse_txn(asked.txn), key=asked.key, actor=call.token.actor
+        )
+        return Answer({"commits": [] if found is None else [commit_to_wire(found)], "next": None})
     since: datetime | None = asked.since
     commits = call.graph.graph.commits(asked.branch, None, asked.actor, since, asked.until)
     return _page_of_commits([commit_to_wire(commit) for commit in commits], asked.before, min(asked.limit, _COMMITS))

@@ -12,7 +12,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import conflict_to_wire, to_snake_case
 from omnigraph.server.gate import Action, authorize
-from omnigraph.server.requests import RequestModel
+from omnigraph.server.requests import RequestModel, WriteFields, parse_txn
 from omnigraph.server.wire import branch_to_wire, id_of, tag_to_wire
 from omnigraph.write.merge import Counts, MergeResult
 
@@ -32,12 +32,11 @@ class TagFields(RequestModel):
     branch: str = MAIN
 
 
-class _ReconcileFields(RequestModel):
+class _ReconcileFields(WriteFields):
     by: Literal["row", "property"] = "row"
     prefer: Literal["ours", "theirs"] | None = None
     resolve: dict[str, Any] | None = None
     dry_run: bool = False
-    message: str | None = None
 
 
 class MergeFields(_ReconcileFields):
@@ -46,14 +45,12 @@ class MergeFields(_ReconcileFields):
     source: str
     branch: Annotated[str, Field(alias="target")] = MAIN
     delete_branch: bool = False
-    if_commit: str | None = None
 
 
 class RevertFields(_ReconcileFields):
     """A commit to undo."""
 
     commit: str
-    branch: str = MAIN
     side: int | None = None
 
 
@@ -121,6 +118,8 @@ def merge_branches(call: ServerCall) -> Answer:
         actor=call.token.actor,
         delete_branch=asked.delete_branch,
         if_commit=asked.if_commit,
+        txn=parse_txn(asked.txn),
+        key=call.key,
     )
     deleted = asked.delete_branch and result.branch_kept is None and not asked.dry_run
     fields = {"source": asked.source, "target": asked.branch, **_merge_to_wire(call, result)}
@@ -142,6 +141,9 @@ def revert_commit(call: ServerCall) -> Answer:
         dry_run=asked.dry_run,
         message=asked.message,
         actor=call.token.actor,
+        if_commit=asked.if_commit,
+        txn=parse_txn(asked.txn),
+        key=call.key,
     )
     fields = {"source": asked.commit, "target": asked.branch, **_merge_to_wire(call, result)}
     return Answer(fields, id_of(result.commit))
@@ -153,7 +155,7 @@ def _merge_to_wire(call: ServerCall, result: MergeResult) -> dict[str, Json]:
         **outcome,
         "actor_id": call.token.actor,
         "commit": id_of(result.commit),
-        "replayed": False,
+        "replayed": result.replayed,
         "base": result.base,
         "source_commit": result.source,
         "target_commit": result.target,
@@ -193,9 +195,9 @@ _BRANCH: Final = f"{_G}/branches/{{branch:path}}"
 ROUTES: Final = (
     Route("GET", f"{_G}/branches", list_all_branches, Action.READ),
     Route("POST", f"{_G}/branches", create_new_branch, Action.BRANCH_CREATE, "write", body=BranchFields),
-    Route("POST", f"{_G}/branches/merge", merge_branches, Action.READ, "write", body=MergeFields),
-    Route("POST", f"{_G}/merges", merge_branches, Action.READ, "write", body=MergeFields),
-    Route("POST", f"{_G}/reverts", revert_commit, Action.READ, "write", body=RevertFields),
+    Route("POST", f"{_G}/branches/merge", merge_branches, Action.READ, "write", body=MergeFields, keeps_key=True),
+    Route("POST", f"{_G}/merges", merge_branches, Action.READ, "write", body=MergeFields, keeps_key=True),
+    Route("POST", f"{_G}/reverts", revert_commit, Action.READ, "write", body=RevertFields, keeps_key=True),
     Route("GET", _BRANCH, get_one_branch, Action.READ),
     Route("DELETE", _BRANCH, delete_one_branch, Action.BRANCH_DELETE, "write"),
     Route("GET", f"{_G}/tags", list_all_tags, Action.READ),

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from omnigraph.errors import Json
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.gate import Action
-from omnigraph.server.requests import ReadPlace, RequestModel, to_schema_source
+from omnigraph.server.requests import ReadPlace, RequestModel, parse_txn, to_schema_source
 from omnigraph.server.wire import catalog_to_wire, id_of
 
 
@@ -29,6 +29,8 @@ class SchemaApplyFields(SchemaPlanFields):
 
     rewrite_ids: bool = False
     message: str | None = None
+    if_commit: str | None = None
+    txn: str | None = None
 
 
 def get_schema(call: ServerCall) -> Answer:
@@ -62,6 +64,9 @@ def apply_new_schema(call: ServerCall) -> Answer:
         rewrite_ids=asked.rewrite_ids,
         message=asked.message,
         actor=call.token.actor,
+        if_commit=asked.if_commit,
+        txn=parse_txn(asked.txn),
+        key=call.key,
     )
     commit = id_of(applied.commit)
     return Answer(
@@ -74,7 +79,7 @@ def apply_new_schema(call: ServerCall) -> Answer:
             "steps": [step.to_json() for step in applied.steps],
             "actor_id": call.token.actor,
             "commit": commit,
-            "replayed": False,
+            "replayed": applied.replayed,
         },
         commit,
     )
@@ -84,5 +89,7 @@ _G: Final = "/graphs/{graph_id}/schema"
 ROUTES: Final = (
     Route("GET", _G, get_schema, Action.READ, query=SchemaPlace),
     Route("POST", f"{_G}/plan", plan_new_schema, Action.READ, body=SchemaPlanFields),
-    Route("POST", f"{_G}/apply", apply_new_schema, Action.SCHEMA_APPLY, "write", body=SchemaApplyFields),
+    Route(
+        "POST", f"{_G}/apply", apply_new_schema, Action.SCHEMA_APPLY, "write", body=SchemaApplyFields, keeps_key=True
+    ),
 )

@@ -48,22 +48,17 @@ class Step(RequestModel):
     params: dict[str, Any] | None = None
 
 
-class TransactionFields(RequestModel):
+class TransactionFields(WriteFields):
     """Mutations that become one commit."""
 
     steps: Annotated[list[Step], Field(min_length=1)]
-    branch: str = MAIN
-    message: str | None = None
 
 
-class _LoadOptions(RequestModel):
-    branch: str = MAIN
+class _LoadOptions(WriteFields):
     from_: Annotated[str | None, Field(alias="from")] = None
     mode: Literal["append", "merge", "overwrite", "update"] = "merge"
     on_error: Literal["fail", "quarantine"] = "fail"
     check: bool = False
-    message: str | None = None
-    txn: str | None = None
 
 
 class LoadFields(_LoadOptions):
@@ -90,6 +85,8 @@ def run_mutation(call: ServerCall) -> Answer:
             retries=asked.retries,
             message=asked.message,
             actor=call.token.actor,
+            txn=parse_txn(asked.txn),
+            key=call.key,
         )
     commit = id_of(result.commit)
     return Answer(
@@ -100,7 +97,7 @@ def run_mutation(call: ServerCall) -> Answer:
             "affected_edges": result.affected_edges,
             "actor_id": call.token.actor,
             "commit": commit,
-            "replayed": False,
+            "replayed": result.replayed,
         },
         commit,
     )
@@ -112,7 +109,14 @@ def run_transaction(call: ServerCall) -> Answer:
     steps: list[Json] = []
     with (
         only_inline_blobs(),
-        call.graph.graph.transaction(asked.branch, asked.message, call.token.actor) as transaction,
+        call.graph.graph.transaction(
+            asked.branch,
+            asked.message,
+            call.token.actor,
+            if_commit=asked.if_commit,
+            txn=parse_txn(asked.txn),
+            key=call.key,
+        ) as transaction,
     ):
         for step in asked.steps:
             source = to_query_source(step.query)
@@ -134,7 +138,7 @@ def run_transaction(call: ServerCall) -> Answer:
             "affected_edges": result.affected_edges,
             "actor_id": call.token.actor,
             "commit": commit,
-            "replayed": False,
+            "replayed": result.replayed,
             "steps": steps,
         },
         commit,
@@ -158,7 +162,9 @@ def run_load(call: ServerCall) -> Answer:
                 from_branch=asked.from_ if is_new else None,
                 on_error=asked.on_error,
                 rejects=rejects if asked.on_error == "quarantine" else None,
+                if_commit=asked.if_commit,
                 txn=parse_txn(asked.txn),
+                key=call.key,
                 engine="local",
                 message=asked.message,
                 actor=call.token.actor,
@@ -250,11 +256,28 @@ def _read_rejects(path: Path) -> tuple[list[Json], bool]:
 
 _G: Final = "/graphs/{graph_id}"
 ROUTES: Final = (
-    Route("POST", f"{_G}/mutate", run_mutation, Action.CHANGE, "write", body=MutateFields),
-    Route("POST", f"{_G}/change", run_mutation, Action.CHANGE, "write", body=MutateFields, successor="mutate"),
-    Route("POST", f"{_G}/transaction", run_transaction, Action.CHANGE, "write", body=TransactionFields),
-    Route("POST", f"{_G}/load", run_load, Action.CHANGE, "write", body=LoadFields, upload=UploadFields),
+    Route("POST", f"{_G}/mutate", run_mutation, Action.CHANGE, "write", body=MutateFields, keeps_key=True),
     Route(
-        "POST", f"{_G}/ingest", run_load, Action.CHANGE, "write", body=LoadFields, upload=UploadFields, successor="load"
+        "POST",
+        f"{_G}/change",
+        run_mutation,
+        Action.CHANGE,
+        "write",
+        body=MutateFields,
+        keeps_key=True,
+        successor="mutate",
+    ),
+    Route("POST", f"{_G}/transaction", run_transaction, Action.CHANGE, "write", body=TransactionFields, keeps_key=True),
+    Route("POST", f"{_G}/load", run_load, Action.CHANGE, "write", body=LoadFields, upload=UploadFields, keeps_key=True),
+    Route(
+        "POST",
+        f"{_G}/ingest",
+        run_load,
+        Action.CHANGE,
+        "write",
+        body=LoadFields,
+        upload=UploadFields,
+        keeps_key=True,
+        successor="load",
     ),
 )

@@ -6,7 +6,9 @@ How a write flows: :mod:`.operation` (what a writer hands in), :mod:`.section` (
 
 from omnigraph.write.commit.audit import Recovery, list_recoveries
 from omnigraph.write.commit.drift import audit_discarded_drift, is_foreign_commit, restore_to_pins
+from omnigraph.write.commit.keys import Key, find_written, make_write_key, resolve_key
 from omnigraph.write.commit.operation import (
+    AlreadyCommitted,
     CommitOptions,
     CommitResult,
     PreparedWrite,
@@ -16,14 +18,16 @@ from omnigraph.write.commit.operation import (
     WriteOperation,
 )
 from omnigraph.write.commit.recovery import finish_removals, heal, heal_all, heal_branch, prepare_for_writing
-from omnigraph.write.commit.section import catch_up, check_basis_schema, commit_operation, take_basis
+from omnigraph.write.commit.section import catch_up, check_basis_schema, commit_operation, refuse_repeated, take_basis
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows
 from omnigraph.write.commit.table_shape import TableRewrite, TableShape
 
 __all__ = [
+    "AlreadyCommitted",
     "CommitOptions",
     "CommitResult",
+    "Key",
     "PreparedWrite",
     "Recovery",
     "SchemaChange",
@@ -38,6 +42,7 @@ __all__ = [
     "catch_up",
     "check_basis_schema",
     "commit_operation",
+    "find_written",
     "finish_removals",
     "has_same_rows",
     "heal",
@@ -46,7 +51,10 @@ __all__ = [
     "is_foreign_commit",
     "list_recoveries",
     "list_sidecars",
+    "make_write_key",
     "prepare_for_writing",
+    "refuse_repeated",
+    "resolve_key",
     "restore_to_pins",
     "take_basis",
 ]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from omnigraph.arguments import check_text
+from omnigraph.errors import ParameterError
 from omnigraph.language.schema import TableKey
-from omnigraph.manifest.rows import MAIN, CommitRecord
+from omnigraph.manifest.rows import MAIN, CommitRecord, WriteKey
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.storage.locks import HeldLock
 from omnigraph.storage.staging import StagedChange
@@ -94,6 +95,8 @@ class PreparedWrite(Generic[OutcomeOf]):
     removals: frozenset[str] = frozenset()
     guard: Callable[[HeldLock], AbstractContextManager[None]] | None = None
     is_long: bool = False
+    affected: tuple[int, int] = (0, 0)
+    """How many nodes and edges it changes, for who repeats it with the same key."""
 
     @property
     def is_upkeep(self) -> bool:
@@ -145,23 +148,41 @@ class CommitOptions:
     txn: tuple[str, int] | None = None
     incarnation: str | None = None
     merged_parent: str | None = None
+    key: WriteKey | None = None
 
     def __post_init__(self) -> None:
         check_text("actor", self.actor)
         check_text("message", self.message)
+        if self.txn is not None:
+            check_txn(self.txn)
+
+
+def check_txn(txn: object) -> None:
+    """Refuse a ``txn`` that is not the name of an application and a number."""
+    match txn:
+        case (str(app), int(number)) if app and 0 <= number < 2**63:
+            check_text("txn", app)
+        case _:
+            raise ParameterError(f"txn is {txn!r}", hint='give an application and a number, such as ("import", 7)')
+
+
+class AlreadyCommitted(Exception):
+    """The write is a repetition: its ``txn`` or its key has a commit already. Nothing was written now."""
+
+    def __init__(self, commit: CommitRecord) -> None:
+        super().__init__(commit.id)
+        self.commit = commit
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult(Generic[Outcome]):
     """The commit, or None if there was nothing to change, and the outcome of the operation.
 
-    ``replayed``: this ``txn``, or a later one of the same app, is committed already; nothing was written now.
     ``tables`` are the keys of the tables that it wrote to; upkeep that was left out is not among them. ``crowded`` are
     those that have many small fragments now.
     """
 
     commit: CommitRecord | None
     outcome: Outcome
-    replayed: bool = False
     tables: frozenset[str] = frozenset()
     crowded: frozenset[str] = frozenset()

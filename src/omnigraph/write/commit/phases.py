@@ -17,7 +17,7 @@ from omnigraph.language.values import now_microseconds
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone
+from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone, WriteKey
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, make_pointer_entry
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import table_upkeep
@@ -28,6 +28,7 @@ from omnigraph.storage.locks import HeldLock, LeaseLost
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.operation import (
+    AlreadyCommitted,
     CommitOptions,
     CommitResult,
     Outcome,
@@ -91,6 +92,12 @@ class CommitSection(Generic[Outcome]):
         written = (change.table_key for change in self.prepared.changes if not change.is_upkeep)
         return sorted({*written, *self.prepared.reads, *(pin.table_key for pin in self.prepared.adopted)})
 
+    @property
+    def key(self) -> WriteKey | None:
+        """The key of the write, with what it affects."""
+        key = self.attempt.options.key
+        return None if key is None else replace(key, nodes=self.prepared.affected[0], edges=self.prepared.affected[1])
+
     def list_expected_versions(self, view: ManifestView) -> dict[str, int]:
         """Return the versions that the publish compares: of all tables that are read, written, created or dropped."""
         created = (each.table_key for each in self.prepared.created)
@@ -148,7 +155,7 @@ def run_phases(
         return CommitResult(landed, outcome, tables=written)
     if published.status == "replayed":
         _give_up(section, sidecar)
-        return CommitResult(published.commit, outcome, replayed=True)
+        raise AlreadyCommitted(published.commit)
     if published.commit.actor != RECOVERY_ACTOR or attempt.options.actor == RECOVERY_ACTOR:
         _clear_sidecar(section, sidecar)  # phase D
     crowded = [
@@ -223,6 +230,7 @@ def _build_sidecar(section: CommitSection[Outcome], view: ManifestView, staged_t
         parent_commit_id=head.id if head else None,
         if_commit=options.if_commit,
         txn=options.txn,
+        key=section.key,
         read_set=section.list_expected_versions(view),
         schema_ir_hash=options.schema_ir_hash,
         schema_number=section.basis.read_under and section.basis.read_under.number,
@@ -281,6 +289,7 @@ def _publish(section: CommitSection[Outcome], view: ManifestView, updates: list[
             options.merged_parent,
             options.txn,
             upkeep=attempt.operation.kind.is_upkeep,
+            key=section.key,
         ),
         registrations=tuple(Registration(each.table_key, each.location) for each in prepared.created),
         updates=(*updates, *(make_pointer_entry(attempt.manifest, pin) for pin in prepared.adopted)),
@@ -309,7 +318,9 @@ def _publish_alone(section: CommitSection[Outcome], view: ManifestView) -> Commi
         if landed is None:
             raise OutcomeUnknown(attempt.commit_id, f"the commit may or may not be published: {error}") from error
         return CommitResult(landed, section.prepared.outcome)
-    return CommitResult(published.commit, section.prepared.outcome, replayed=published.status == "replayed")
+    if published.status == "replayed":
+        raise AlreadyCommitted(published.commit)
+    return CommitResult(published.commit, section.prepared.outcome)
 
 
 # --------------------------------------------------------------------------------------------- phase D

@@ -295,6 +295,7 @@ def _roll_forward(
             sidecar.merge_source_commit_id,
             sidecar.txn,
             upkeep=sidecar.writer_kind.is_upkeep,
+            key=sidecar.key,
         ),
         registrations=tuple(Registration(each.table_key, each.table_path) for each in sidecar.additional_registrations),
         updates=tuple(updates),
@@ -308,7 +309,7 @@ def _roll_forward(
     published = publish(manifest, held, branch, request)
     assert published is not None
     if published.status == "replayed":
-        raise ConflictError(f"the txn of operation {sidecar.operation_id} was committed by another operation")
+        raise ConflictError(f"the txn or key of operation {sidecar.operation_id} was committed by another operation")
     return published
 
 

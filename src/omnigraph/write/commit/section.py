@@ -16,10 +16,10 @@ from typing import Final
 
 from ulid import ULID
 
-from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, StorageError
+from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, StorageError, ValidationError
 from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.publisher import CommitIntent, check_if_commit
+from omnigraph.manifest.publisher import CommitIntent, check_if_commit, find_repeated
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, SchemaHead
 from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
@@ -29,6 +29,7 @@ from omnigraph.storage.staging import StagedChange
 from omnigraph.write.commit.branch_setup import CatchUpOperation, find_newer_schema, publish_handoff
 from omnigraph.write.commit.drift import audit_discarded_drift, discard_drift
 from omnigraph.write.commit.operation import (
+    AlreadyCommitted,
     CommitOptions,
     CommitResult,
     Outcome,
@@ -74,14 +75,35 @@ def commit_operation(
     """Execute an operation and publish it as one commit, or change nothing.
 
     The operation starts on ``first_basis``, or else on the newest snapshot. ``executor`` brings the rows of a lagging
-    branch to the current schema before.
+    branch to the current schema before. Raise ``AlreadyCommitted`` for a repetition.
     """
+    refuse_repeated(manifest, options)
     if first_basis is not None:
         _refuse_overtaken(first_basis, manifest.current_schema())
-    result = _commit_on_current_schema(manifest, operation, catch_up(manifest, options, executor), first_basis)
+    try:
+        result = _commit_on_current_schema(manifest, operation, catch_up(manifest, options, executor), first_basis)
+    except (ConflictError, ValidationError) as error:
+        # What stands in the way may be our own: a repetition at the same time may have committed first.
+        try:
+            refuse_repeated(manifest, options)
+        except AlreadyCommitted as earlier:
+            raise earlier from error
+        raise
     if result.crowded and manifest.on_crowded is not None and not operation.kind.is_upkeep:
         manifest.on_crowded(options.branch, result.crowded)
     return result
+
+
+def refuse_repeated(manifest: Manifest, options: CommitOptions, *, can_heal: bool = True) -> None:
+    """Raise ``AlreadyCommitted`` if the branch has a commit with this ``txn``, or a later one, or with this key."""
+    if options.txn is None and options.key is None:
+        return
+    if can_heal:
+        # Finish an earlier write that died after committing its rows, so that this repetition sees it.
+        heal_branch(manifest, options.branch)
+    earlier = find_repeated(manifest.view(options.branch, with_lineage=True), options.txn, options.key)
+    if earlier is not None:
+        raise AlreadyCommitted(earlier)
 
 
 def catch_up(manifest: Manifest, options: CommitOptions, executor: Executor = LOCAL) -> CommitOptions:
@@ -260,10 +282,8 @@ def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) 
     for _ in range(ROUNDS):
         view = attempt.manifest.writable_view(attempt.options.branch)
         audit_discarded_drift(attempt.manifest, held, view)
-        # Step 2: compare the branch, txn, if_commit and the read set with the manifest.
-        replayed = _check_preconditions(section, view)
-        if replayed is not None:
-            return replayed
+        # Step 2: compare the branch, txn, key, if_commit and the read set with the manifest.
+        _check_preconditions(section, view)
         section = _drop_stale_upkeep(section, view)
         if _has_read_set_moved(section, view):
             if not is_last_round:
@@ -284,21 +304,19 @@ def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) 
     raise ConflictError("the tables of this write kept moving without being published", hint="retry")
 
 
-def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) -> CommitResult[Outcome] | None:
-    """Check the incarnation of the branch, ``if_commit`` and the schema. Return a result if ``txn`` is committed."""
+def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) -> None:
+    """Check the incarnation of the branch, ``txn`` and key, ``if_commit`` and the schema."""
     options = section.attempt.options
     if _is_branch_recreated(section, view):
         raise _make_recreated_error(options)
-    if options.txn is not None:
-        last = view.tables.txns.get(options.txn[0])
-        if last is not None and options.txn[1] <= last.number:
-            return CommitResult(view.history.find(last.commit_id), section.prepared.outcome, replayed=True)
+    earlier = find_repeated(view, options.txn, options.key)
+    if earlier is not None:
+        raise AlreadyCommitted(earlier)
     check_if_commit(view, options.if_commit)
     if section.attempt.operation.kind is not WriterKind.SCHEMA_APPLY:
         on_main = options.branch == MAIN
         current = view.tables.schema_head if on_main else section.attempt.manifest.current_schema()
         _refuse_overtaken(section.basis, current)
-    return None
 
 
 def _refuse_overtaken(basis: Snapshot, current: SchemaHead | None) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from omnigraph.errors import RecoveryError
 from omnigraph.language.schema import TableKey
+from omnigraph.manifest.rows import WRITE_KEY, WriteKey
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.records import (
     NUMBER,
@@ -138,6 +139,7 @@ class Sidecar:
     tombstones: tuple[SidecarTombstone, ...] = ()
     replaces_schema: str | None = None
     removals: tuple[SidecarRemoval, ...] = ()
+    key: WriteKey | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -246,6 +248,7 @@ _SIDECAR: Final = RecordCodec(
         optional("tombstones", list_of(_TOMBSTONE.spelling), default=()),
         optional("replaces_schema"),
         optional("removals", list_of(_REMOVAL.spelling), default=()),
+        optional("key", WRITE_KEY),
     ),
 )
 

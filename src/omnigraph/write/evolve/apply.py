@@ -28,6 +28,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.locks import HeldLock, refs_lock
 from omnigraph.write.commit import (
+    AlreadyCommitted,
     CommitOptions,
     PreparedWrite,
     SchemaChange,
@@ -54,11 +55,15 @@ LONG_CHANGE_ROWS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SchemaApplied:
-    """The result of a schema change. ``commit`` is None if the graph already had this schema."""
+    """The result of a schema change. ``commit`` is None if the graph already had this schema.
+
+    ``replayed``: an earlier change with this ``txn`` or key made the commit; nothing was changed now.
+    """
 
     applied: bool
     commit: Commit | None
     steps: tuple[MigrationStep, ...]
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +93,14 @@ def apply_schema(
     heal_branch(manifest, MAIN)
     with refs_lock(manifest.location, manifest.locks) as refs:
         finish_removals(manifest, refs)
-    result = commit_operation(
-        manifest,
-        SchemaChangeOperation(manifest, new, source, options),
-        replace(commit_options, schema_ir_hash=new.hash, message=commit_options.message or _MESSAGE),
-    )
+    try:
+        result = commit_operation(
+            manifest,
+            SchemaChangeOperation(manifest, new, source, options),
+            replace(commit_options, schema_ir_hash=new.hash, message=commit_options.message or _MESSAGE),
+        )
+    except AlreadyCommitted as earlier:
+        return SchemaApplied(applied=True, commit=to_commit(earlier.commit), steps=(), replayed=True)
     if result.commit is None:
         return SchemaApplied(applied=False, commit=None, steps=())
     if find_hard_drops(result.outcome):

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from omnigraph.errors import Violation
-from omnigraph.language.schema import Catalog, NodeType
+from omnigraph.language.schema import Catalog, NodeType, split_by_kind
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -157,7 +157,14 @@ class LoadOperation:
         counts = {key: rows.given - rejected[key].count - _count_unmatched(rows) for key, rows in tables.items()}
         changed = sum(rows.count - rejected[key].count for key, rows in tables.items())
         outcome = self._deliver_rejects(LoadOutcome(counts, changed), rejected, tables)
-        return PreparedWrite(changes, reads | self._list_matched(snapshot), outcome, force_commit=self.keeps_txn)
+        nodes, edges = (sum(each.values()) for each in split_by_kind(counts))
+        return PreparedWrite(
+            changes,
+            reads | self._list_matched(snapshot),
+            outcome,
+            force_commit=self.keeps_txn,
+            affected=(nodes, edges),
+        )
 
     def find_set_violations(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
         """Return the violations of set rules among the accepted rows, except those that follow from ``known`` ones."""

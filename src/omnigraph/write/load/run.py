@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from omnigraph.arguments import check_text
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
@@ -32,12 +31,13 @@ from omnigraph.manifest.snapshot import Snapshot, open_pin
 from omnigraph.storage.table import branch_uri
 from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.commit import (
+    AlreadyCommitted,
     CommitOptions,
     catch_up,
     check_basis_schema,
     commit_operation,
     finish_removals,
-    heal_branch,
+    refuse_repeated,
     take_basis,
 )
 from omnigraph.write.executor import LOCAL, Executor
@@ -101,7 +101,7 @@ class LoadResult:
     """The result of a load: row counts by type, and the path of the rejected records.
 
     ``commit`` is None if nothing changed and there is no ``txn`` to keep. ``replayed``: an earlier load with this
-    ``txn`` made the commit; this one read nothing.
+    ``txn`` or key made the commit; this one read nothing.
     """
 
     commit: Commit | None
@@ -159,20 +159,17 @@ def load(
 
     ``executor`` brings the rows of a branch to the current schema, if it lags behind.
     """
-    _check_options(load_input, options, commit_options)
+    _check_options(load_input, options)
     identity = resolve_identity(schema.catalog, options.identity, options.mode)
-    commit_options = CommitOptions(
-        commit_options.branch, schema.hash, commit_options.actor, commit_options.message, txn=commit_options.txn
-    )
+    commit_options = replace(commit_options, schema_ir_hash=schema.hash)
     is_new_branch = options.from_branch is not None and commit_options.branch not in branch_names(manifest)
-    if commit_options.txn is not None and not (is_new_branch or options.check):
-        # Finish an earlier load that died after committing its rows, so that this retry sees its ``txn``.
-        heal_branch(manifest, commit_options.branch)
-    replayed = None if is_new_branch else _find_replay(manifest, options, commit_options)
-    if replayed is not None:
-        return replayed
+    if not is_new_branch:
+        try:
+            refuse_repeated(manifest, commit_options, can_heal=not options.check)
+        except AlreadyCommitted as earlier:
+            return _to_replay(earlier, options, commit_options)
     if not (is_new_branch or options.check):
-        catch_up(manifest, commit_options, executor)
+        commit_options = catch_up(manifest, commit_options, executor)
     # DynamoDB manages the versions, so a detached version cannot show fragments in the table's folder.
     # The rows of an update have other columns than the table.
     closed = options.check or is_new_branch or options.mode == "update" or manifest.location.scheme == "s3+ddb"
@@ -202,7 +199,7 @@ def load(
         return _commit_load(manifest, operation, parsed, options, commit_options, executor, is_new_branch=is_new_branch)
 
 
-def _check_options(load_input: LoadInput, options: LoadOptions, commit_options: CommitOptions) -> None:
+def _check_options(load_input: LoadInput, options: LoadOptions) -> None:
     for name, value, allowed in (
         ("mode", options.mode, LoadMode),
         ("on_error", options.on_error, OnError),
@@ -217,16 +214,6 @@ def _check_options(load_input: LoadInput, options: LoadOptions, commit_options: 
     refuse_tables_as_records(load_input.source)
     if options.rejects is not None and options.on_error != "quarantine":
         raise ParameterError("rejects is given without a quarantine", hint='add on_error="quarantine"')
-    if commit_options.txn is not None:
-        _check_txn(commit_options.txn)
-
-
-def _check_txn(txn: object) -> None:
-    match txn:
-        case (str(app), int(number)) if app and 0 <= number < 2**63:
-            check_text("txn", app)
-        case _:
-            raise ParameterError(f"txn is {txn!r}", hint='give an application and a number, such as ("import", 7)')
 
 
 # --------------------------------------------------------------------------------------------- reading
@@ -342,17 +329,13 @@ def _commit_load(
         # Rules run before anything is committed. After any other failure the fragments stay for cleanup: a commit that
         # was not rolled back yet may still show them.
         parsed.discard()
-        # The conflicting rows may be our own: a concurrent retry of the same ``txn`` may have committed first.
-        replayed = _find_replay(manifest, options, commit_options)
-        if replayed is None:
-            raise
-        return replayed
+        raise
+    except AlreadyCommitted as earlier:
+        if isinstance(earlier.__cause__, ValidationError):
+            parsed.discard()
+        return _to_replay(earlier, options, commit_options)
     if result.commit is None:
         parsed.discard()
-    if result.replayed:
-        return _to_result(
-            result.commit and to_commit(result.commit), LoadOutcome({}), options, commit_options, replayed=True
-        )
     _build_indexes(manifest, options, commit_options, result.outcome, parsed.executor)
     return _to_result(result.commit and to_commit(result.commit), result.outcome, options, commit_options)
 
@@ -380,16 +363,8 @@ def _create_branch(manifest: Manifest, options: LoadOptions, commit_options: Com
         create_branch(manifest, commit_options.branch, options.from_branch, finish_removals)
 
 
-def _find_replay(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> LoadResult | None:
-    """Return the result of an earlier load if the branch has this ``txn`` or a later one of the same application."""
-    if commit_options.txn is None:
-        return None
-    view = manifest.view(commit_options.branch, with_lineage=True)
-    last = view.tables.txns.get(commit_options.txn[0])
-    if last is None or commit_options.txn[1] > last.number:
-        return None
-    known = view.history.find(last.commit_id)
-    return _to_result(known and to_commit(known), LoadOutcome({}), options, commit_options, replayed=True)
+def _to_replay(earlier: AlreadyCommitted, options: LoadOptions, commit_options: CommitOptions) -> LoadResult:
+    return _to_result(to_commit(earlier.commit), LoadOutcome({}), options, commit_options, replayed=True)
 
 
 def _build_indexes(

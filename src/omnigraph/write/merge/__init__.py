@@ -3,10 +3,10 @@
 from omnigraph.write.merge.alignment import MergeBase, RowImages, align_ranges, find_tables_to_merge
 from omnigraph.write.merge.deltas import Counts, RangeDelta, TableDelta, TableMerger, empty_delta
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan, TableMergePlan, is_long_staging
-from omnigraph.write.merge.resolution_file import read_resolution, write_resolution
+from omnigraph.write.merge.resolution_file import read_resolution, read_resolution_document, write_resolution
 from omnigraph.write.merge.resolver import ConflictResolver, PreferredSide, ResolverNotes
 from omnigraph.write.merge.rules import BrokenRules, MergeSnapshots, apply_rules, exists_in
-from omnigraph.write.merge.run import MergeOptions, MergeResult, merge, revert
+from omnigraph.write.merge.run import MergeKind, MergeOptions, MergeResult, merge, revert
 from omnigraph.write.merge.three_way import MergeBy
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "MergeBase",
     "MergeBy",
     "MergeEngine",
+    "MergeKind",
     "MergeOptions",
     "MergePlan",
     "MergeResult",
@@ -36,6 +37,7 @@ __all__ = [
     "is_long_staging",
     "merge",
     "read_resolution",
+    "read_resolution_document",
     "revert",
     "write_resolution",
 ]

@@ -96,8 +96,15 @@ def _dump_entry(entry: ResolutionEntry) -> dict[str, object]:
 
 def read_resolution(resolution: ResolutionInput) -> Resolution:
     """Read a resolution from a file or an object of the same form. Raise ``ValidationError`` with all problems."""
+    content, lines = read_resolution_document(resolution)
+    name = None if isinstance(resolution, Mapping) else str(resolution)
+    return _ResolutionParser(name, lines).parse(content)
+
+
+def read_resolution_document(resolution: ResolutionInput) -> tuple[object, dict[int, int]]:
+    """Return the content of a resolution, unchecked, and the lines of its parts."""
     if isinstance(resolution, Mapping):
-        return _ResolutionParser(None, {}).parse(resolution)
+        return resolution, {}
     name = str(resolution)
     check_path("resolve", resolution)
     try:
@@ -119,7 +126,7 @@ def read_resolution(resolution: ResolutionInput) -> Resolution:
         ) from None
     except (YAMLError, ValueError) as error:
         raise build_resolution_error([Violation("", "yaml", str(error), name)]) from None
-    return _ResolutionParser(name, lines).parse(content)
+    return content, lines
 
 
 class _ResolutionLoader(yaml.SafeLoader):

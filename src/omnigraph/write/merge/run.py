@@ -36,6 +36,7 @@ from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.read.changes import find_changed_tables
 from omnigraph.storage.locks import HeldLock, refs_lock
 from omnigraph.write.commit import (
+    AlreadyCommitted,
     CommitOptions,
     PreparedWrite,
     TableChange,
@@ -44,6 +45,7 @@ from omnigraph.write.commit import (
     commit_operation,
     heal,
     heal_branch,
+    refuse_repeated,
 )
 from omnigraph.write.merge.alignment import MergeBase
 from omnigraph.write.merge.common_ancestors import (
@@ -81,6 +83,8 @@ class MergeResult:
     edges: Mapping[str, Counts]
     branch_kept: str | None = None
     """Why the source branch was not deleted after the merge, if that was asked for."""
+    replayed: bool = False
+    """Whether an earlier call with this ``txn`` or key made the commit. Nothing was changed, and nothing is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,12 @@ def merge(
 ) -> MergeResult:
     """Merge a branch, a commit or a tag into a branch."""
     resolution = _check_options(options)
+    if not options.dry_run:
+        # The branch may be gone: it was merged and deleted.
+        try:
+            refuse_repeated(manifest, commit_options)
+        except AlreadyCommitted as earlier:
+            return _to_replayed_merge(earlier.commit)
     merged = _capture_source(manifest, source, commit_options.branch, dry_run=options.dry_run)
     branch = merged.branch
     if options.delete_branch:
@@ -200,8 +210,17 @@ def _run(
         ours = take_snapshot(manifest, commit_options.branch)
         check_basis_schema(ours, commit_options)
         return operation.compute(ours, keep_open=True).to_result(None)
-    result = commit_operation(manifest, operation, commit_options, executor=operation.engine.executor)
+    try:
+        result = commit_operation(manifest, operation, commit_options, executor=operation.engine.executor)
+    except AlreadyCommitted as earlier:
+        return _to_replayed_merge(earlier.commit)
     return result.outcome.to_result(None if result.commit is None else to_commit(result.commit))
+
+
+def _to_replayed_merge(earlier: CommitRecord) -> MergeResult:
+    target = earlier.parent or ""
+    source = earlier.merged_parent or target
+    return MergeResult("merged", to_commit(earlier), target, source, target, (), {}, {}, replayed=True)
 
 
 # --------------------------------------------------------------------------------------------- the source

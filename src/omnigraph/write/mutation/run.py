@@ -26,12 +26,14 @@ from omnigraph.language.source import Source
 from omnigraph.language.values import ConstantValue, now_milliseconds
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
+from omnigraph.manifest.rows import CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.query import PlannedQuery, plan_compiled, read_columns
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import audit_version
 from omnigraph.write.commit import (
+    AlreadyCommitted,
     CommitOptions,
     CommitResult,
     PreparedWrite,
@@ -51,11 +53,15 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, slots=True)
 class MutationResult:
-    """The result of a mutation. ``commit`` is None if nothing changed, and inside a transaction."""
+    """The result of a mutation. ``commit`` is None if nothing changed, and inside a transaction.
+
+    ``replayed``: an earlier mutation with this ``txn`` or key made the commit; this one changed nothing.
+    """
 
     commit: Commit | None
     affected_nodes: int
     affected_edges: int
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,8 @@ class MutationOperation:
     progress: MutationProgress | None = None
     kind: WriterKind = WriterKind.MUTATION
     read_match: MatchReader = read_columns
+    keeps_txn: bool = False
+    """Whether to commit even if nothing changes, so that a repetition with the same ``txn`` finds it."""
 
     @property
     def strict(self) -> bool:
@@ -123,7 +131,7 @@ class MutationOperation:
             progress = MutationProgress(StagingArea(snapshot))
             for call in self.calls:
                 progress = progress.run_call(self.catalog, call, self.read_match)
-        return prepare_changes(self.catalog, progress)
+        return replace(prepare_changes(self.catalog, progress), force_commit=self.keeps_txn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +173,13 @@ def mutate(
 ) -> MutationResult:
     """Compile a mutation and run it as one commit."""
     call = compile_call(source, schema.catalog, name, parameters)
-    operation = MutationOperation(schema.catalog, (call,), read_match=read_match)
-    return to_mutation_result(
-        commit_operation(manifest, operation, replace(commit_options, schema_ir_hash=schema.hash))
-    )
+    keeps_txn = commit_options.txn is not None
+    operation = MutationOperation(schema.catalog, (call,), read_match=read_match, keeps_txn=keeps_txn)
+    try:
+        result = commit_operation(manifest, operation, replace(commit_options, schema_ir_hash=schema.hash))
+    except AlreadyCommitted as earlier:
+        return to_replayed_mutation(earlier.commit)
+    return to_mutation_result(result)
 
 
 def retry_on_conflict(attempt: Callable[[], Outcome], retries: int) -> Outcome:
@@ -191,6 +202,13 @@ def to_mutation_result(result: CommitResult[AffectedCounts]) -> MutationResult:
     return MutationResult(made, result.outcome.nodes, result.outcome.edges)
 
 
+def to_replayed_mutation(earlier: CommitRecord) -> MutationResult:
+    """Return the result of a repetition: the commit that exists, and what it affected as far as it is known."""
+    key = earlier.key
+    nodes, edges = (0, 0) if key is None else (key.nodes, key.edges)
+    return MutationResult(to_commit(earlier), nodes, edges, replayed=True)
+
+
 def prepare_changes(catalog: Catalog, progress: MutationProgress) -> PreparedWrite[AffectedCounts]:
     """Check every rule on the staged changes and return them for the commit; ``ValidationError`` if one is broken."""
     staging, changed = progress.staging, list(progress.staging.list_changed())
@@ -205,7 +223,8 @@ def prepare_changes(catalog: Catalog, progress: MutationProgress) -> PreparedWri
         staging.reads.update(result.reads)
         raise make_violation_error(result.violations)
     changes = tuple(table.to_change(result.locations.get(table.type.table_key)) for table in changed)
-    return PreparedWrite(changes, result.reads | staging.reads, progress.affected)
+    affected = progress.affected
+    return PreparedWrite(changes, result.reads | staging.reads, affected, affected=(affected.nodes, affected.edges))
 
 
 def show_pending(catalog: Catalog, staging: StagingArea) -> Snapshot:

@@ -15,9 +15,17 @@ from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Schema
 from omnigraph.language.source import Source
 from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.rows import CommitRecord
 from omnigraph.read.query import QueryOptions, QueryRequest, execute_query, plan_query
 from omnigraph.read.result import Result
-from omnigraph.write.commit import CommitOptions, catch_up, commit_operation, take_basis
+from omnigraph.write.commit import (
+    AlreadyCommitted,
+    CommitOptions,
+    catch_up,
+    commit_operation,
+    refuse_repeated,
+    take_basis,
+)
 from omnigraph.write.mutation.run import (
     MutationCall,
     MutationOperation,
@@ -26,6 +34,7 @@ from omnigraph.write.mutation.run import (
     compile_call,
     show_pending,
     to_mutation_result,
+    to_replayed_mutation,
 )
 from omnigraph.write.mutation.staging import StagingArea
 
@@ -36,7 +45,7 @@ class Transaction:
 
     It works on the snapshot taken at its start, and is serializable: if it queries, updates or deletes, and others
     change a table that it read or writes before it ends, its end raises ``ConflictError``. ``result`` is set after the
-    block. Use it in one thread only.
+    block. Use it in one thread only. If its ``txn`` or key is committed already, its mutations change nothing.
     """
 
     def __init__(
@@ -53,6 +62,8 @@ class Transaction:
         self._deadlines = CarriedDeadlines()
         self._calls: list[MutationCall] = []
         self._progress: MutationProgress | None = None
+        self._earlier: CommitRecord | None = None
+        """The commit that exists already, of a repetition."""
         self.result: MutationResult | None = None
 
     def mutate(
@@ -61,6 +72,8 @@ class Transaction:
         """Run a mutation on top of the changes so far. A mutation that fails leaves no trace."""
         progress = self._require_open()
         call = compile_call(source, self._catalog, name, params)
+        if self._earlier is not None:
+            return MutationResult(None, 0, 0, replayed=True)
         with self._deadlines.observe():
             self._progress = progress.run_call(self._catalog, call)
         self._calls.append(call)
@@ -95,7 +108,12 @@ class Transaction:
         if self._progress is not None or self.result is not None:
             raise ParameterError("the transaction was already used", hint="call g.transaction() for another one")
         with self._deadlines.observe():
-            self._commit_options = catch_up(self._manifest, self._commit_options)
+            try:
+                refuse_repeated(self._manifest, self._commit_options)
+            except AlreadyCommitted as earlier:
+                self._earlier = earlier.commit
+            else:
+                self._commit_options = catch_up(self._manifest, self._commit_options)
         self._progress = MutationProgress(StagingArea(take_basis(self._manifest, self._commit_options)))
         return self
 
@@ -104,8 +122,16 @@ class Transaction:
     ) -> None:
         progress, self._progress = self._require_open(), None
         if kind is None:
-            operation = MutationOperation(self._catalog, tuple(self._calls), progress)
             with self._deadlines.observe():
-                self.result = to_mutation_result(
-                    commit_operation(self._manifest, operation, self._commit_options, progress.staging.snapshot)
-                )
+                self.result = self._commit(progress)
+
+    def _commit(self, progress: MutationProgress) -> MutationResult:
+        keeps_txn = self._commit_options.txn is not None
+        operation = MutationOperation(self._catalog, tuple(self._calls), progress, keeps_txn=keeps_txn)
+        try:
+            if self._earlier is not None:
+                raise AlreadyCommitted(self._earlier)
+            result = commit_operation(self._manifest, operation, self._commit_options, progress.staging.snapshot)
+        except AlreadyCommitted as earlier:
+            return to_replayed_mutation(earlier.commit)
+        return to_mutation_result(result)
