@@ -388,7 +388,8 @@ def _match(scope: _Scope) -> list[str]:
 def _optionals(scope: _Scope) -> list[str]:
     """Optional blocks, and conditions on what they find; nothing is traversed from there."""
     found: list[str] = []
-    for _ in range(1 if scope.is_so(4) else 0):
+    for _ in range(scope.draw(st.integers(1, 2)) if scope.is_so(4) else 0):
+        # Nothing outside of a block begins at what only a block finds, another block may.
         inner = scope.inner()
         inside = [_traversal(inner), *([_condition(inner, 2)] if scope.is_so(3) else [])]
         found.append(f"optional {{ {' '.join(inside)} }}")
@@ -641,11 +642,21 @@ def searches(draw: st.DrawFn) -> Read:
         scope.params.setdefault(query[1:], [3, 4])
         shown = ", ".join(f"${name}" for name in sorted(scope.nodes))
         distance = f"nearest({target}, {query})"
-        return _as_read(
-            scope, match, f"return {{ {shown}, {distance} as far }} order {{ {distance} }} {_limited(scope)}"
-        )
+        parts = [f"return {{ {shown}, {distance} as far }}"]
+        parts += [f"having {{ far {scope.chosen(OPERATORS)} 5.0 }}"] if scope.is_so(4) else []
+        keys = [distance, *(name for name, _ in scope.properties(_is_single) if scope.is_so(20))]
+        parts += [f"order {{ {', '.join(keys)} }}", _limited(scope)]
+        parts += [f"offset {draw(st.integers(0, 3))}"] if scope.is_so(3) else []
+        return _as_read(scope, match, " ".join(parts))
     search = _search(scope)
-    return _as_read(scope, [*match, draw(st.sampled_from([search, f"not {{ {search} }}"]))], _result(scope))
+    forms = [
+        search,
+        f"not {{ {search} }}",
+        f"not ({search})",
+        f"{search} = false",
+        f"({search} or {_condition(scope, 2)})",
+    ]
+    return _as_read(scope, [*match, draw(st.sampled_from(forms))], _result(scope))
 
 
 @st.composite

@@ -15,7 +15,17 @@ from omnigraph.read.query import QueryRequest
 from tests.executors import on_spark
 from tests.model.query_model import Asked, expected
 from tests.read.query_worlds import CATALOG, World, new_world
-from tests.read.read_strategies import Read, computations, counts, interface_reads, reads, unions
+from tests.read.read_strategies import (
+    Read,
+    computations,
+    counts,
+    filters,
+    interface_reads,
+    joins,
+    reads,
+    searches,
+    unions,
+)
 from tests.selection import sized
 
 if TYPE_CHECKING:
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
 def budget(examples: int) -> settings:
     # A query takes Spark a second: a shorter one that fails too is not worth the hour that it takes to be found.
     return settings(
-        max_examples=sized(examples, 50 * examples),
+        max_examples=sized(examples, 75 * examples),
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
@@ -35,7 +45,7 @@ def budget(examples: int) -> settings:
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[World]:
     """Graphs that no test changes."""
     folder = tmp_path_factory.mktemp("spark_worlds")
-    return [new_world(folder, seed) for seed in (0, 3)]
+    return [new_world(folder, seed) for seed in (0, 5)]
 
 
 def check(session: SparkSession, worlds: list[World], data: st.DataObject, reading: st.SearchStrategy[Read]) -> None:
@@ -62,16 +72,22 @@ def test_patterns_on_spark(spark: SparkSession, worlds: list[World], data: st.Da
 @budget(2)
 @given(data=st.data())
 def test_computed_values_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
-    check(spark, worlds, data, computations())
+    check(spark, worlds, data, computations() | filters())
 
 
 @budget(1)
 @given(data=st.data())
 def test_counts_of_walks_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
-    check(spark, worlds, data, counts())
+    check(spark, worlds, data, counts() | joins())
 
 
 @budget(1)
 @given(data=st.data())
 def test_unions_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
     check(spark, worlds, data, interface_reads() | unions())
+
+
+@budget(1)
+@given(data=st.data())
+def test_searches_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
+    check(spark, worlds, data, searches())
