@@ -14,6 +14,7 @@ from omnigraph.language.query.typed_statements import (
     TypedMutation,
     UpdateBound,
 )
+from omnigraph.language.query.typed_tree import single_reads_of
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, round_to_f32
@@ -66,7 +67,9 @@ class Changed:
 def changed_by(mutation: TypedMutation, asked: Asked, catalog: Catalog) -> Changed:
     """What a mutation makes of a graph, or :class:`Refused`."""
     assert mutation.match is not None
-    rows = list(solutions(mutation.match.clauses, asked, {}))
+    reads = single_reads_of(mutation.match)
+    assert len({read.columns for read in reads}) == 1, "a value that differs by type, such as type(), is left to cases"
+    rows = [row for read in reads for row in solutions(read.clauses, asked, {})]
     graph = asked.graph
     changed = Changed(
         catalog,

@@ -15,6 +15,7 @@ from omnigraph.language.source import Source
 from omnigraph.late_imports import LateModule
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
+from omnigraph.read.memory import MemoryLimit
 from omnigraph.write import commit
 from omnigraph.write.commit import CommitOptions
 
@@ -57,19 +58,22 @@ class WriteVerbs(GraphBase):
         txn: tuple[str, int] | None = None,
         key: commit.Key = None,
         timeout: Timeout = None,
+        memory: MemoryLimit = None,
     ) -> MutationResult:
         """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict.
 
         ``txn=(application, number)`` and ``key`` make it safe to repeat a call whose outcome is not known: the second
         one finds the commit of the first, and changes nothing. A number counts upwards and is known for ever; a key is
-        a text that belongs to one call, and is known for a day.
+        a text that belongs to one call, and is known for a day. ``memory`` is how much its match may use, as for a
+        query.
         """
         self._check_writable()
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "mutate", branch, str(source), name, params)
         options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
+        matching = self._query_options(memory)
         return mutation.retry_on_conflict(
-            lambda: mutation.mutate(self._manifest, self.schema, source, name, params, options), retries
+            lambda: mutation.mutate(self._manifest, self.schema, source, name, params, options, matching), retries
         )
 
     def transaction(

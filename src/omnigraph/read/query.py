@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from omnigraph.deadlines import CarriedDeadlines
-from omnigraph.errors import ParameterError
+from omnigraph.errors import MemoryExceeded, ParameterError
 from omnigraph.language.query import (
     CompiledQuery,
     PropertyValue,
@@ -134,8 +134,20 @@ def _plan_for_sizes(compiled: CompiledQuery, catalog: Catalog, snapshot: Snapsho
 
 
 def read_columns(query: PlannedQuery) -> pa.Table:
-    """Return all rows of a planned query at once, in the Arrow types of tables."""
-    return pa.Table.from_batches(_iterate_rows(query), output_schema(query.plan))
+    """Return all rows of a planned query at once, in the Arrow types of tables.
+
+    Raises ``MemoryExceeded`` if they need more than the query may use.
+    """
+    return pa.Table.from_batches(_count_bytes(query), output_schema(query.plan))
+
+
+def _count_bytes(query: PlannedQuery) -> Iterator[pa.RecordBatch]:
+    memory, kept = query.context.memory, 0
+    for batch in _iterate_rows(query):
+        if memory.held + kept + batch.nbytes > memory.budget:
+            raise MemoryExceeded("keeping the rows of the match", batch.nbytes, memory.held + kept, memory.budget)
+        kept += batch.nbytes
+        yield batch
 
 
 def _iterate_rows(query: PlannedQuery) -> Iterator[pa.RecordBatch]:

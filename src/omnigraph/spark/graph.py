@@ -195,7 +195,7 @@ class SparkGraph:
                 name,
                 params,
                 commit_options,
-                read,
+                read_match=read,
             ),
             retries,
         )

@@ -10,10 +10,22 @@ from hypothesis import strategies as st
 from omnigraph.errors import QueryError
 from omnigraph.language.query import TypedMutation, compile_query
 from omnigraph.language.query.check.literals import can_assign
+from omnigraph.language.query.typed_tree import single_reads_of
 from omnigraph.language.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.language.types import FLOATS, INTEGERS, Scalar, ValueType
 from tests.read.query_worlds import CATALOG, POOLS
-from tests.read.read_strategies import _computed, _condition, _match, _number, _Scope, _text, _value, literal
+from tests.read.read_strategies import (
+    _computed,
+    _condition,
+    _face,
+    _from_face,
+    _match,
+    _number,
+    _Scope,
+    _text,
+    _value,
+    literal,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +41,7 @@ class Mutation:
 def driven_mutations(draw: st.DrawFn) -> Mutation:
     """A match, and one to three statements: inserts and updates, or deletes."""
     scope = _Scope(draw)
-    match = _match(scope)
+    match = [*_faces(scope), *_match(scope)]
     statement = _delete if scope.is_so(4) else _write
     statements = [statement(scope) for _ in range(draw(st.integers(1, 3)))]
     declared = ", ".join(f"${name}: {type_}" for name, type_ in scope.declared.items())
@@ -42,7 +54,22 @@ def driven_mutations(draw: st.DrawFn) -> Mutation:
             raise
         reject()
     assert isinstance(typed, TypedMutation)
+    if typed.match is not None and len({read.columns for read in single_reads_of(typed.match)}) > 1:
+        # The model has one value for all types of an interface.
+        reject()
     return Mutation(text, scope.params, typed)
+
+
+def _faces(scope: _Scope) -> list[str]:
+    """Sometimes a variable of an interface, and what is reached from it: they are read, not written."""
+    if not scope.is_so(5):
+        return []
+    found = [_face(scope)]
+    if scope.is_so(3):
+        found.append(_from_face(scope, *scope.faces))
+        # What has a type of its own for each type of the interface is no target.
+        scope.faces.update({name: scope.nodes.pop(name) for name in list(scope.nodes)})
+    return found
 
 
 def _delete(scope: _Scope) -> str:

@@ -110,7 +110,8 @@ def describe_operation(query: TypedQuery, catalog: Catalog) -> OperationDescript
         )
     written = [use for statement in query.statements for use in _types_written(statement)]
     ends = [use for statement in query.statements for use in _types_of_ends(statement, catalog)]
-    matched = [] if query.match is None else list(_types_read(query.match.clauses))
+    reads = () if query.match is None else single_reads_of(query.match)
+    matched = [use for read in reads for use in _types_read(read.clauses)]
     return OperationDescriptor(result=(), reads=_sort_uses([*matched, *written, *ends]), writes=_sort_uses(written))
 
 

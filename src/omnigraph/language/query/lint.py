@@ -254,7 +254,7 @@ def _typed_matches_of(query: TypedQuery) -> tuple[TypedRead | None, ...]:
     """The matches of a query in the same order; what is connected does not depend on the types of interfaces."""
     match query:
         case TypedMutation():
-            return (query.match,)
+            return (None if query.match is None else single_reads_of(query.match)[0],)
         case TypedUnion():
             return tuple(single_reads_of(branch)[0] for branch in query.branches)
         case _:

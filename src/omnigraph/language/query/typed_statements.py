@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from omnigraph.language.query.typed_tree import AnyTypedRead, Expression, Identity, Predicate, TypedRead
+from omnigraph.language.query.typed_tree import (
+    AnyTypedRead,
+    Expression,
+    Identity,
+    Predicate,
+    ResultColumn,
+    TypedInterfaceRead,
+    TypedRead,
+    single_reads_of,
+)
 from omnigraph.language.schema import TableKey
 from omnigraph.language.types import ValueType
 
@@ -92,18 +101,24 @@ class TypedMutation:
     """A checked mutation. Each statement runs once for each row of ``match``; without one, for one row.
 
     The columns of ``match`` are the values that its statements need and that are not the same for every row. If it has
-    no clauses, the mutation has no match, but values that are computed from parameters.
+    no clauses, the mutation has no match, but values that are computed from parameters. If it has interface variables,
+    the statements are those of the first variant, and every variant has columns of the same names.
     """
 
     name: str
     parameters: Mapping[str, ValueType]
     statements: tuple[Statement, ...]
-    match: TypedRead | None = None
+    match: TypedRead | TypedInterfaceRead | None = None
 
     @property
     def is_driven(self) -> bool:
         """Whether a match drives the statements."""
-        return self.match is not None and bool(self.match.clauses)
+        return self.match is not None and bool(single_reads_of(self.match)[0].clauses)
+
+    @property
+    def row_values(self) -> tuple[ResultColumn, ...]:
+        """The columns of the match, with the expressions of the statements that they are the values of."""
+        return () if self.match is None else single_reads_of(self.match)[0].columns
 
 
 TypedQuery: TypeAlias = AnyTypedRead | TypedMutation

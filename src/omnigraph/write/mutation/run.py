@@ -28,7 +28,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.rows import CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.query import PlannedQuery, plan_compiled, read_columns
+from omnigraph.read.query import PlannedQuery, QueryOptions, plan_compiled, read_columns
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import audit_version
@@ -66,10 +66,11 @@ class MutationResult:
 
 @dataclass(frozen=True, slots=True)
 class MutationCall:
-    """A checked mutation with the values of its parameters, and the time that ``now()`` returns."""
+    """A checked mutation with the values of its parameters, how its match runs, and the time that ``now()`` returns."""
 
     compiled: CompiledQuery
     parameters: Mapping[str, ConstantValue]
+    query_options: QueryOptions = field(default_factory=QueryOptions)
     now: int = field(default_factory=now_milliseconds)
 
     @property
@@ -94,15 +95,14 @@ class MutationCall:
 
     def _evaluate_match(self, catalog: Catalog, staging: StagingArea, read_match: MatchReader) -> StatementRows:
         """Evaluate the match on what is staged so far; what it reads belongs to what the commit compares."""
-        match = self.mutation.match
-        if match is None:
+        if self.mutation.match is None:
             return StatementRows(self.parameters, self.now)
         shown = show_pending(catalog, staging) if self.mutation.is_driven else staging.snapshot
-        planned = plan_compiled(self.compiled, catalog, shown, self.parameters, self.now)
+        planned = plan_compiled(self.compiled, catalog, shown, self.parameters, self.now, self.query_options)
         # A branch can lack the table of a new type; it comes with a schema change, which is compared by itself.
         staging.reads.update(key for key in tables_of(planned.plan) if key in staging.snapshot.pins)
         rows = read_match(planned) if self.mutation.is_driven else read_columns(planned)
-        columns = {column.expression: column_of(rows, column.name) for column in match.columns}
+        columns = {column.expression: column_of(rows, column.name) for column in self.mutation.row_values}
         return StatementRows(self.parameters, self.now, rows.num_rows, columns)
 
 
@@ -154,12 +154,13 @@ def compile_call(
     catalog: Catalog,
     name: str | None = None,
     parameters: Mapping[str, object] | None = None,
+    query_options: QueryOptions | None = None,
 ) -> MutationCall:
     """Compile a call. Everything that can be wrong without looking at the data is raised here."""
     compiled = compile_query(source, catalog, name)
     if not isinstance(compiled.typed, TypedMutation):
         raise ParameterError(f"'{compiled.name}' is a read and changes nothing", hint="run it as a query")
-    return MutationCall(compiled, compiled.bind_parameters(parameters))
+    return MutationCall(compiled, compiled.bind_parameters(parameters), query_options or QueryOptions())
 
 
 def mutate(
@@ -169,10 +170,11 @@ def mutate(
     name: str | None,
     parameters: Mapping[str, object] | None,
     commit_options: CommitOptions,
+    query_options: QueryOptions | None = None,
     read_match: MatchReader = read_columns,
 ) -> MutationResult:
-    """Compile a mutation and run it as one commit."""
-    call = compile_call(source, schema.catalog, name, parameters)
+    """Compile a mutation and run it as one commit. ``query_options`` say how its match runs."""
+    call = compile_call(source, schema.catalog, name, parameters, query_options)
     keeps_txn = commit_options.txn is not None
     operation = MutationOperation(schema.catalog, (call,), read_match=read_match, keeps_txn=keeps_txn)
     try:

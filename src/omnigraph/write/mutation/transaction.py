@@ -71,7 +71,7 @@ class Transaction:
     ) -> MutationResult:
         """Run a mutation on top of the changes so far. A mutation that fails leaves no trace."""
         progress = self._require_open()
-        call = compile_call(source, self._catalog, name, params)
+        call = compile_call(source, self._catalog, name, params, self._query_options)
         if self._earlier is not None:
             return MutationResult(None, 0, 0, replayed=True)
         with self._deadlines.observe():

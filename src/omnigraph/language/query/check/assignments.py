@@ -112,7 +112,8 @@ def _check_end(variable: ast.Variable, end: str, edge: EdgeType, scope: QuerySco
     node_type = edge.from_type if end == "from" else edge.to_type
     entity = scope.look_up(variable.name)
     if isinstance(entity, NodeType) and entity.name != node_type:
-        message = f"'{end}' of {edge.name} is a {node_type}; '${variable.name}' is a {entity.name}"
+        is_one_of = "can be" if variable.name in scope.chosen else "is"
+        message = f"'{end}' of {edge.name} is a {node_type}; '${variable.name}' {is_one_of} a {entity.name}"
         return scope.reject("T5", message, variable.span, f"name a variable that is a {node_type}")
     return check_variable(variable, scope)
 

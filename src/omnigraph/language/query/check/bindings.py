@@ -48,11 +48,8 @@ def _find_node_type(binding: ast.BindingClause, scope: QueryScope) -> NodeType |
     if binding.variable in scope.chosen and not scope.is_block:
         return scope.chosen[binding.variable].node_type
     types = sorted(node.name for node in scope.catalog.nodes.values() if name in node.implements)
-    place = (
-        "in the outermost match only" if scope.is_block else "by reads only, not before the statements of a mutation"
-    )
-    hint = f"name a node type here: {', '.join(types)}"
-    return scope.reject("T35", f"the interface {name} is bound {place}", binding.type_span, hint)
+    message = f"the interface {name} is bound in the outermost match only"
+    return scope.reject("T35", message, binding.type_span, f"name a node type here: {', '.join(types)}")
 
 
 def _bind_node(binding: ast.BindingClause, node_type: Entity, scope: QueryScope) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from omnigraph.errors import Problem
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.assignments import (
     ENDS,
@@ -15,10 +16,17 @@ from omnigraph.language.query.check.assignments import (
     find_assigned_type,
 )
 from omnigraph.language.query.check.expressions import check_clauses
+from omnigraph.language.query.check.interfaces import (
+    TypeCombination,
+    add_problems_once,
+    check_variants,
+    reject_types,
+    unite_types,
+)
 from omnigraph.language.query.check.literals import align_literal, are_comparable, fit_literal, type_literal
 from omnigraph.language.query.check.names import BOOL, ID, STRING
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
-from omnigraph.language.query.check.scope import PATH, UNKNOWN, QueryScope
+from omnigraph.language.query.check.scope import PATH, UNKNOWN, QueryScope, open_scope
 from omnigraph.language.query.check.traversal import to_edge_word
 from omnigraph.language.query.plan import print_expression
 from omnigraph.language.query.typed_statements import (
@@ -34,6 +42,8 @@ from omnigraph.language.query.typed_statements import (
     UpdateNodes,
 )
 from omnigraph.language.query.typed_tree import (
+    Clause,
+    ColumnValue,
     Compare,
     Constant,
     Expression,
@@ -42,9 +52,10 @@ from omnigraph.language.query.typed_tree import (
     ParameterValue,
     PropertyValue,
     ResultColumn,
+    TypedInterfaceRead,
     TypedRead,
 )
-from omnigraph.language.schema import EdgeType, NodeType, TableKey, parse_default
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey, parse_default
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import convert_value
@@ -55,24 +66,104 @@ _PlainStatement: TypeAlias = ast.Insert | ast.Update | ast.Delete
 _BoundStatement: TypeAlias = ast.VariableUpdate | ast.VariableDelete
 
 
-def check_mutation(name: str, body: ast.MutationBody, scope: QueryScope) -> TypedMutation:
-    """Check a mutation; it has every statement that can be resolved. Deletes do not mix with inserts or updates."""
+@dataclass(frozen=True, slots=True)
+class _MutationVariant:
+    """A mutation for one combination of the types of its interfaces, and the problems of its statements."""
+
+    typed: TypedMutation
+    match: TypedRead | None
+    problems: Sequence[Problem]
+
+
+def check_mutation(
+    name: str, body: ast.MutationBody, catalog: Catalog, parameters: Mapping[str, ValueType], report: ProblemReport
+) -> TypedMutation | None:
+    """Check a mutation. Deletes do not mix with inserts or updates."""
+
+    def check(combination: TypeCombination, found: ProblemReport) -> _MutationVariant:
+        return _check_variant(name, body, open_scope(body.clauses, catalog, parameters, found, combination))
+
+    _reject_mixture(body.statements, report)
+    variables, variants = check_variants(body.clauses, catalog, report, check)
+    if not variables:
+        report.problems.extend(variants[0].problems)
+        return variants[0].typed
+    add_problems_once((variant.problems for variant in variants), report)
+    return None if report.problems else _unite(body, variants, variables, report)
+
+
+def _check_variant(name: str, body: ast.MutationBody, scope: QueryScope) -> _MutationVariant:
+    """Check a mutation for one combination of types; it has every statement that can be resolved."""
     clauses = check_clauses(body.clauses, scope)
-    _reject_mixture(body.statements, scope.report)
-    checked = [_check_statement(statement, scope) for statement in body.statements]
+    # A statement that does not fit a type is a problem; a traversal that does not has no rows.
+    after = replace(scope, report=ProblemReport(scope.report.source))
+    checked = [_check_statement(statement, after) for statement in body.statements]
     statements = tuple(statement for statement in checked if statement is not None)
+    match = _make_match(name, clauses, statements, scope)
+    return _MutationVariant(TypedMutation(name, scope.parameters, statements, match), match, after.report.problems)
+
+
+def _make_match(
+    name: str, clauses: tuple[Clause, ...], statements: Sequence[Statement], scope: QueryScope
+) -> TypedRead | None:
+    """Return the read that gives the statements their values; None if all of them are given."""
     columns = _name_columns(value for statement in statements for value in _row_values(statement))
     if not clauses and not columns:
-        return TypedMutation(name, scope.parameters, statements)
+        return None
     # Rows without a column could not be counted.
     columns = columns or (_EVERY_ROW,)
     is_distinct = all(isinstance(statement, UpdateBound | DeleteBound) for statement in statements) and all(
         isinstance(column.expression, Identity) for column in columns
     )
-    match = TypedRead(
+    return TypedRead(
         name, scope.parameters, scope.list_tables(), clauses, columns, (), limit=None, distinct=is_distinct
     )
-    return TypedMutation(name, scope.parameters, statements, match)
+
+
+def _unite(
+    body: ast.MutationBody, variants: Sequence[_MutationVariant], variables: tuple[str, ...], report: ProblemReport
+) -> TypedMutation | None:
+    """Return one mutation whose match has the rows of all variants: its statements are those of the first one."""
+    for written, *typed in zip(body.statements, *(variant.typed.statements for variant in variants), strict=True):
+        _reject_disagreement(written, typed, report)
+    reads = [variant.match for variant in variants if variant.match is not None]
+    if report.problems or len(reads) == 1:
+        return variants[0].typed
+    shown = reads[0].columns
+    types = [unite_types([read.columns[place].expression for read in reads]) for place in range(len(shown))]
+    columns = tuple(ColumnValue(each.name, type_) for each, type_ in zip(shown, types, strict=True) if type_)
+    assert len(columns) == len(shown), "values of different types are reported"
+    named = tuple(
+        replace(read, columns=tuple(map(ResultColumn, (each.name for each in shown), _expressions_of(read))))
+        for read in reads
+    )
+    return replace(variants[0].typed, match=TypedInterfaceRead(variables, columns, named))
+
+
+def _expressions_of(read: TypedRead) -> Iterator[Expression]:
+    return (column.expression for column in read.columns)
+
+
+def _reject_disagreement(written: ast.StatementSyntax, typed: Sequence[Statement], report: ProblemReport) -> None:
+    """Report a statement that writes another type, or assigns values of another type, for other types of interfaces."""
+    if isinstance(written, _BoundStatement):
+        keys = {each.table_key for each in typed if isinstance(each, UpdateBound | DeleteBound)}
+        if len(keys) > 1:
+            name = written.variable.name
+            message = f"'${name}' has another type for other types of the interface"
+            reject_types(report, message, written.variable.span)
+            return
+    if isinstance(written, ast.Delete | ast.VariableDelete):
+        return
+    for assignment in written.assignments:
+        values = [each.value for one in typed for each in _assigned_values(one) if each.name == assignment.name]
+        if values and unite_types(values) is None:
+            message = f"the value of '{assignment.name}' has another type for other types of the interface"
+            reject_types(report, message, assignment.value.span)
+
+
+def _assigned_values(statement: Statement) -> tuple[AssignedValue, ...]:
+    return () if isinstance(statement, DeleteNodes | DeleteEdges | DeleteBound) else statement.values
 
 
 def _row_values(statement: Statement) -> Iterator[Expression]:
@@ -90,8 +181,7 @@ def _values_of(statement: Statement) -> Iterator[Expression]:
             yield statement.entity
         case _:
             pass
-    if not isinstance(statement, DeleteNodes | DeleteEdges | DeleteBound):
-        yield from (assigned.value for assigned in statement.values)
+    yield from (assigned.value for assigned in _assigned_values(statement))
 
 
 def _name_columns(values: Iterable[Expression]) -> tuple[ResultColumn, ...]:
@@ -250,6 +340,8 @@ def _check_bound(statement: _BoundStatement, scope: QueryScope) -> UpdateBound |
         return None
     if target is None or target is PATH:
         return _reject_target(variable, scope)
+    if variable.name in scope.chosen:
+        return _reject_interface(variable, statement, scope)
     entity = Identity(variable.name, STRING.as_nullable() if variable.name in scope.optional else STRING)
     key = TableKey(target.table_key)
     if isinstance(statement, ast.VariableDelete):
@@ -260,6 +352,14 @@ def _check_bound(statement: _BoundStatement, scope: QueryScope) -> UpdateBound |
     if isinstance(target, NodeType):
         _reject_keys(statement, target, scope)
     return UpdateBound(entity, key, tuple(values.values()))
+
+
+def _reject_interface(variable: ast.Variable, statement: _BoundStatement, scope: QueryScope) -> None:
+    chosen = scope.chosen[variable.name]
+    message = f"'${variable.name}' is of the interface {chosen.interface}, whose nodes are in several tables"
+    types = ", ".join(sorted(chosen.possible))
+    hint = f"{_verb_of(statement)} the nodes of one type in each query: {types}"
+    return scope.reject("T35", message, variable.span, hint)
 
 
 def _reject_target(variable: ast.Variable, scope: QueryScope) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from omnigraph.errors import Problem
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import check_clauses
-from omnigraph.language.query.check.interfaces import TypeCombination, check_combinations
+from omnigraph.language.query.check.interfaces import TypeCombination, check_read_variants
 from omnigraph.language.query.check.mutation import check_mutation
 from omnigraph.language.query.check.report import ProblemReport
 from omnigraph.language.query.check.result import (
@@ -59,7 +59,7 @@ def check_query(query: ast.Query, catalog: Catalog, source: Source) -> TypedQuer
             lambda branch: _check_read(query.name, branch, catalog, parameters, report),
         )
     else:
-        typed = check_mutation(query.name, query.body, open_scope(query.body.clauses, catalog, parameters, report))
+        typed = check_mutation(query.name, query.body, catalog, parameters, report)
     if report.problems:
         return report.sort_problems()
     assert typed is not None, "a query without a typed form has a problem"
@@ -85,7 +85,7 @@ def _check_read(
     def check(combination: TypeCombination, found: ProblemReport) -> TypedRead:
         return _check_variant(name, read, parameters, open_scope(parts, catalog, parameters, found, combination))
 
-    return check_combinations(read, catalog, report, check)
+    return check_read_variants(read, catalog, report, check)
 
 
 def _check_variant(name: str, read: ast.ReadBody, parameters: Mapping[str, ValueType], scope: QueryScope) -> TypedRead:
