@@ -57,6 +57,7 @@ COMMANDS = {
     "changes": Entry("changes", None, "Follow the changes of a branch."),
     "pipeline": Entry("pipeline", None, "Build a graph from tables: plan, check and run."),
     "serve": Entry("serve", "serve", "Serve a graph over HTTP."),
+    "mcp": Entry("mcp", "mcp", "Serve a graph to an agent over stdin and stdout."),
     "token": Entry("token", None, "Create, list and revoke tokens for a server."),
     "schema": Entry("schema", None, "Check, compare, show and change schemas."),
 }

@@ -47,7 +47,17 @@ def serve(
             "--public-url", metavar="URL", help="How clients elsewhere address this server.", show_default=False
         ),
     ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(
+            "--queries",
+            metavar="DIR",
+            help="A folder of .gq files, whose queries are offered by name.",
+            show_default=False,
+        ),
+    ] = None,
     *,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Serve no tools for agents.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writes.")] = False,
     unauthenticated: Annotated[
         bool, typer.Option("--unauthenticated", help="Ask for no token. Only on a loopback address.")
@@ -67,7 +77,7 @@ def serve(
 
     session = session_of(context)
     if config is not None:
-        if any((bind, tokens, public_url, read_only, unauthenticated, session.graph)):
+        if any((bind, tokens, public_url, queries, no_mcp, read_only, unauthenticated, session.graph)):
             raise typer.TyperException("--config has the graphs and all settings; give no others beside it")
 
         def read_settings() -> server.ServerSettings:
@@ -77,17 +87,18 @@ def serve(
         _check(settings)
         return server.serve(settings, _announce, read_settings)
     uri = session.target()
-    graph = server.ServedGraph(server.make_graph_id(uri), uri, read_only, session.storage_options)
-    settings = server.ServerSettings(
-        (graph,),
-        bind or server.DEFAULT_BIND,
-        tokens,
-        session.actor,
-        unauthenticated,
-        () if public_url is None else (_host_of(public_url),),
-    )
+    hosts = () if public_url is None else (_host_of(public_url),)
+
+    def make_settings() -> server.ServerSettings:
+        folder = server.QueryFolder() if queries is None else server.read_query_folder(queries)
+        graph = server.ServedGraph(server.make_graph_id(uri), uri, read_only, session.storage_options, folder)
+        address = bind or server.DEFAULT_BIND
+        agents = server.AgentSettings(is_enabled=not no_mcp)
+        return server.ServerSettings((graph,), address, tokens, session.actor, unauthenticated, hosts, agents=agents)
+
+    settings = make_settings()
     _check(settings)
-    return server.serve(settings, _announce)
+    return server.serve(settings, _announce, make_settings)
 
 
 def _check(settings: ServerSettings) -> None:

@@ -4,13 +4,25 @@ from omnigraph.server.app import build_app
 from omnigraph.server.config_file import read_config
 from omnigraph.server.hosting import Hosting, open_hosting
 from omnigraph.server.process import serve
-from omnigraph.server.settings import DEFAULT_BIND, Limits, ServedGraph, ServerSettings, make_graph_id, parse_bind
+from omnigraph.server.queries import QueryFolder, read_query_folder
+from omnigraph.server.settings import (
+    DEFAULT_BIND,
+    AgentSettings,
+    Limits,
+    ServedGraph,
+    ServerSettings,
+    make_graph_id,
+    parse_bind,
+)
+from omnigraph.server.stdio import serve_agent, serve_remote_agent
 from omnigraph.server.tokens import Role, Token, create_token, parse_lifetime, read_token_file, revoke_token
 
 __all__ = [
     "DEFAULT_BIND",
+    "AgentSettings",
     "Hosting",
     "Limits",
+    "QueryFolder",
     "Role",
     "ServedGraph",
     "ServerSettings",
@@ -22,7 +34,10 @@ __all__ = [
     "parse_bind",
     "parse_lifetime",
     "read_config",
+    "read_query_folder",
     "read_token_file",
     "revoke_token",
     "serve",
+    "serve_agent",
+    "serve_remote_agent",
 ]

@@ -19,11 +19,12 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ulid import ULID
 
-from omnigraph.errors import ServerUnavailable, Unauthorized
+from omnigraph.errors import NotFound, OmniGraphError, ServerUnavailable, Unauthorized
 from omnigraph.server.calls import Route, answer_request, error_response
 from omnigraph.server.errors import ErrorContext, RequestError
 from omnigraph.server.hosting import Hosting, ServerState
-from omnigraph.server.openapi import describe_route, describe_server
+from omnigraph.server.mcp import McpResponse, connect_app, make_tool_server
+from omnigraph.server.openapi import describe_mcp, describe_route, describe_server
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.routes.about import WIRE_VERSION
@@ -31,6 +32,7 @@ from omnigraph.server.settings import LOOPBACK
 from omnigraph.server.tokens import Token
 
 OPENAPI_PATH: Final = "/openapi.json"
+MCP_PATH: Final = "/graphs/{graph_id}/mcp"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PUBLIC: Final = frozenset({OPENAPI_PATH, *(route.path for route in ROUTES if route.is_public)})
 _HEALTH: Final = frozenset({"/healthz", "/readyz"})
@@ -71,12 +73,34 @@ def add_routes(app: FastAPI, hosting: Hosting) -> None:
         )
         if route.method == "GET":
             app.add_api_route(route.path, endpoint, methods=["HEAD"], include_in_schema=False)
+    app.add_api_route(MCP_PATH, _make_mcp_endpoint(app, hosting), methods=["POST"], **describe_mcp())
     describe_server(app)
 
 
 def _make_endpoint(route: Route, hosting: Hosting) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         return await answer_request(route, request, hosting)
+
+    return endpoint
+
+
+def _make_mcp_endpoint(app: ASGIApp, hosting: Hosting) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        state = cast("ServerState", request.scope["omnigraph.state"])
+        request_id = str(request.scope["omnigraph.request_id"])
+        record = cast("RequestRecord", request.scope["omnigraph.record"])
+        record.route = MCP_PATH
+        settings = state.settings
+        try:
+            hosted = state.find_graph(request.path_params["graph_id"])
+            if not settings.agents.is_enabled:
+                raise NotFound("this server does not serve agents", hint="mcp: {enabled: true} in its configuration")
+        except OmniGraphError as error:
+            return error_response(error, ErrorContext(request_id))
+        record.graph = hosted.id
+        caller = CallerFrame(app, hosting, state, cast("Token", request.scope["omnigraph.token"]), request_id)
+        server = make_tool_server(connect_app(caller, hosted.id), settings.agents)
+        return McpResponse(server, (*LOOPBACK, *settings.hosts), settings.limits.body_bytes)
 
     return endpoint
 
@@ -162,6 +186,31 @@ class RequestFrame:
         except Exception as error:  # noqa: BLE001  too many failed logins, or a defect: both have a body
             return error_response(error, ErrorContext(request_id))
         return None
+
+
+class CallerFrame:
+    """Answers requests that the server makes for a caller who has been let in: those of the tools of an agent."""
+
+    def __init__(self, app: ASGIApp, hosting: Hosting, state: ServerState, token: Token, request_id: str) -> None:
+        self._app = app
+        self._hosting = hosting
+        self._state = state
+        self._token = token
+        self._request_id = request_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        record = RequestRecord(self._request_id, str(scope["method"]))
+        record.actor, record.token_id = self._token.actor, self._token.id
+        scope["omnigraph.request_id"] = self._request_id
+        scope["omnigraph.state"] = self._state
+        scope["omnigraph.token"] = self._token
+        scope["omnigraph.record"] = record
+        framed = _FramedSend(send, self._request_id)
+        try:
+            await self._app(scope, receive, framed)
+        finally:
+            self._state.log.record_end(record, framed.status)
 
 
 def _check_origin(request: Request, hosts: Sequence[str]) -> None:

@@ -117,6 +117,12 @@ class Route:
     is_public: bool = False
     keeps_key: bool = False
     """Whether its commit keeps the idempotency key of the request."""
+    find_kind: Callable[[ServerCall], Kind] | None = None
+    """Which kind a request is of, where the path alone does not say."""
+
+    def kind_of(self, call: ServerCall) -> Kind:
+        """Return the kind of a request: its limits and its turn depend on it."""
+        return self.kind if self.find_kind is None else self.find_kind(call)
 
     @property
     def is_of_graph(self) -> bool:
@@ -186,7 +192,7 @@ async def _answer(
 ) -> Response:
     accept = choose_format(request.headers.get("accept"), route.formats)
     call = await _read_call(route, request, hosting, hosted, token, accept)
-    seconds = _find_seconds(route, request, call, streams=accept != JSON or route.kind == "stream")
+    seconds = _find_seconds(route, request, call, streams=accept != JSON or route.kind_of(call) == "stream")
     deadline = Deadline(seconds)
     try:
         async with AsyncExitStack() as admitted:
@@ -224,7 +230,7 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
             return answer, next(answer.stream, b"")
     body = orjson.dumps({**answer.fields, "request_id": call.request_id})
     most = call.state.settings.limits.result_bytes
-    if route.kind == "read" and len(body) > most:
+    if route.kind_of(call) == "read" and len(body) > most:
         raise too_large(f"the answer has {len(body):,} bytes; at most {most:,} are sent as JSON")
     return answer, body
 
@@ -336,7 +342,13 @@ async def _save_upload(request: Request, hosting: Hosting) -> Path:
 def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: bool) -> float:
     """Return the seconds that a request has: those of its kind, or fewer if it asks for fewer."""
     limits = call.state.settings.limits
-    most = limits.write_seconds if route.kind == "write" else limits.stream_seconds if streams else limits.read_seconds
+    most = (
+        limits.write_seconds
+        if route.kind_of(call) == "write"
+        else limits.stream_seconds
+        if streams
+        else limits.read_seconds
+    )
     wanted = cast("int | None", getattr(call.body, "timeout_ms", None))
     header = request.headers.get(_TIMEOUT_HEADER)
     if header is not None:
@@ -348,10 +360,11 @@ def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: 
 
 def _admit(route: Route, call: ServerCall, accept: str, seconds: float) -> AbstractAsyncContextManager[None]:
     admission, actor = call.state.admission, call.token.actor
-    if route.kind == "write" and call.hosted is not None:
+    kind = route.kind_of(call)
+    if kind == "write" and call.hosted is not None:
         branch = getattr(call.body, "branch", None) or getattr(call.query, "branch", None) or MAIN
         return admission.admit_write(actor, call.hosted.id, str(branch), seconds)
-    if call.hosted is not None and (route.kind == "stream" or accept != JSON):
+    if call.hosted is not None and (kind == "stream" or accept != JSON):
         return admission.admit_stream(actor, call.hosted.id)
     return admission.admit_read(actor)
 

@@ -10,14 +10,24 @@ from urllib.parse import urlsplit
 
 from yaml.nodes import Node
 
-from omnigraph.errors import ConfigError, ParameterError, Problem
+from omnigraph.errors import ConfigError, NotFound, ParameterError, Problem
 from omnigraph.language.source import Source, Span, read_source
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.yaml_reader import YamlReader, node_span
-from omnigraph.server.settings import DEFAULT_BIND, Limits, ServedGraph, ServerSettings, is_graph_id, parse_bind
+from omnigraph.server.queries import QueryFolder, read_query_folder
+from omnigraph.server.settings import (
+    DEFAULT_BIND,
+    AgentSettings,
+    AgentWrites,
+    Limits,
+    ServedGraph,
+    ServerSettings,
+    is_graph_id,
+    parse_bind,
+)
 
-_KEYS: Final = ("version", "bind", "public_url", "hosts", "tokens", "audit", "limits", "graphs")
-_GRAPH_KEYS: Final = ("uri", "read_only", "storage_options")
+_KEYS: Final = ("version", "bind", "public_url", "hosts", "tokens", "audit", "limits", "mcp", "graphs")
+_GRAPH_KEYS: Final = ("uri", "queries", "read_only", "storage_options")
 _VERSION: Final = 1
 
 
@@ -58,6 +68,8 @@ class _ConfigReader:
             hosts=self._read_hosts(found),
             limits=self._read_limits(found.get("limits")),
             audit=self._read_audit(found.get("audit")),
+            agents=self._read_agents(found.get("mcp")),
+            is_quarantining=True,
         )
 
     def _read_graphs(self, node: Node | None) -> tuple[ServedGraph, ...]:
@@ -71,12 +83,25 @@ class _ConfigReader:
             uri = None if "uri" not in found else self.yaml.read_text(found["uri"], f"uri of {what}")
             is_read_only = self._read_flag(found.get("read_only"), f"read_only of {what}")
             options = self._read_options(found.get("storage_options"), what)
+            queries = self._read_queries(found.get("queries"), what)
             if uri is not None:
                 place = uri.value if "://" in uri.value else str(self._folder / uri.value)
-                graphs.append(ServedGraph(entry.name, place, is_read_only, options))
+                graphs.append(ServedGraph(entry.name, place, is_read_only, options, queries))
         if node is not None and not graphs and not self.yaml.problems:
             self._add_wrong(node, "no graph is named")
         return tuple(graphs)
+
+    def _read_queries(self, node: Node | None, what: str) -> QueryFolder:
+        path = self._read_path(node, f"queries of {what}")
+        if node is None or path is None:
+            return QueryFolder()
+        try:
+            return read_query_folder(path)
+        except ConfigError as error:
+            self.yaml.problems += error.problems
+        except NotFound as error:
+            self._add_wrong(node, error.message)
+        return QueryFolder()
 
     def _read_options(self, node: Node | None, what: str) -> dict[str, str]:
         entries = [] if node is None else self.yaml.read_entries(node, f"storage_options of {what}")
@@ -126,8 +151,26 @@ class _ConfigReader:
                 values[name] = value
         return Limits(**cast("dict[str, int]", values))
 
-    def _read_flag(self, node: Node | None, what: str) -> bool:
-        value = False if node is None else self.yaml.read_value(node, what)
+    def _read_agents(self, node: Node | None) -> AgentSettings:
+        found = {} if node is None else self.yaml.read_fields(node, "mcp", ("enabled", "write", "ad_hoc"))
+        default = AgentSettings()
+        write = default.write
+        if "write" in found:
+            # YAML reads the word off as false.
+            given = self.yaml.read_value(found["write"], "write of mcp")
+            words: dict[object, AgentWrites] = {"off": "off", False: "off", "branch": "branch", "any": "any"}
+            if given in words:
+                write = words[given]
+            else:
+                self._add_wrong(found["write"], "write of mcp must be off, branch or any")
+        return AgentSettings(
+            self._read_flag(found.get("enabled"), "enabled of mcp", default=default.is_enabled),
+            write,
+            self._read_flag(found.get("ad_hoc"), "ad_hoc of mcp", default=default.is_ad_hoc),
+        )
+
+    def _read_flag(self, node: Node | None, what: str, *, default: bool = False) -> bool:
+        value = default if node is None else self.yaml.read_value(node, what)
         if node is not None and not isinstance(value, bool):
             self._add_wrong(node, f"{what} must be true or false")
         return value is True

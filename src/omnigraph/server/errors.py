@@ -102,8 +102,9 @@ class RequestError(OmniGraphError):
         *,
         hint: str | None = None,
         headers: Mapping[str, str] | None = None,
+        details: Mapping[str, Json] | None = None,
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint, details=details)
         self.status = status
         self.type = type_
         self.headers = dict(headers or {})

@@ -21,6 +21,7 @@ from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
 from omnigraph.server.admission import Admission
 from omnigraph.server.errors import RequestError
+from omnigraph.server.queries import StoredQueries
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.settings import DEFAULT_GRAPH, ServedGraph, ServerSettings
 from omnigraph.server.tokens import Role, Token, TokenBook, make_token
@@ -40,6 +41,7 @@ class HostedGraph:
     format: int
     secrets: tuple[str, ...] = field(repr=False)
     """The texts that no answer may contain: its location, as given and as an absolute path."""
+    queries: StoredQueries = field(repr=False)
 
     @property
     def id(self) -> str:
@@ -170,7 +172,7 @@ class Hosting:
 def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = None) -> tuple[Hosting, str | None]:
     """Open everything that the settings name. Return the state, and the text of the token that was made for the run.
 
-    With a configuration to follow, a graph that cannot be opened is quarantined; without one it is an error.
+    ``read_settings`` reads them again: they are followed.
     """
     settings.check()
     made, text, everybody = None, None, None
@@ -183,7 +185,8 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
     log = RequestLog(settings.audit, lambda: traffic.requests)
     state = ServerState(settings, {}, {}, book, everybody, Admission(settings.limits), log)
     for each in settings.graphs:
-        state = _with_graph(state, open_hosted_graph(each) if read_settings is None else _open_or_quarantine(each, 1))
+        opened = _open_or_quarantine(each, 1) if settings.is_quarantining else open_hosted_graph(each)
+        state = _with_graph(state, opened)
     folder = TemporaryDirectory(prefix="omnigraph-server-")
     hosting = Hosting(
         state, Path(folder.name), traffic, read_settings=read_settings, _folder=folder, _followed=settings
@@ -194,13 +197,15 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
 
 def open_hosted_graph(settings: ServedGraph) -> HostedGraph:
     """Open one graph."""
+    queries = StoredQueries(settings.queries)
     graph = open_graph(
         settings.uri, "ro" if settings.read_only else "rw", storage_options=settings.storage_options or None
     )
     texts = {settings.uri, graph.uri, str(Path(graph.uri).resolve())}
     # The longest first: a part of a path must not be replaced before the whole.
     secrets = tuple(sorted((text for text in texts if len(text) > 1), key=len, reverse=True))
-    return HostedGraph(settings, graph, graph.info().format, secrets)
+    queries.check(graph.schema)
+    return HostedGraph(settings, graph, graph.info().format, secrets, queries)
 
 
 def _open_or_quarantine(settings: ServedGraph, pause: int) -> HostedGraph | UnopenedGraph:
@@ -232,11 +237,20 @@ def _follow_settings(state: ServerState, settings: ServerSettings) -> ServerStat
     admission = state.admission if settings.limits == old.limits else Admission(settings.limits)
     found = ServerState(settings, {}, {}, tokens, state.everybody, admission, state.log)
     for each in settings.graphs:
-        kept = state.graphs.get(each.id)
-        opened = kept if kept is not None and kept.settings == each else _open_or_quarantine(each, 1)
-        found = _with_graph(found, opened)
+        found = _with_graph(found, _follow_graph(state.graphs.get(each.id), each))
     _log_rights(found)
     return found
+
+
+def _follow_graph(kept: HostedGraph | None, settings: ServedGraph) -> HostedGraph | UnopenedGraph:
+    """Return a graph for new settings. If only its queries differ it stays open, with what it has in memory."""
+    if kept is None or replace(kept.settings, queries=settings.queries) != settings:
+        return _open_or_quarantine(settings, 1)
+    if kept.settings.queries == settings.queries:
+        return kept
+    queries = StoredQueries(settings.queries)
+    queries.check(kept.graph.schema)
+    return replace(kept, settings=settings, queries=queries)
 
 
 def _log_rights(state: ServerState) -> None:

@@ -34,7 +34,7 @@ def describe_route(route: Route) -> dict[str, Any]:
     """Return what FastAPI is told about a route."""
     extra: dict[str, Any] = {"parameters": [*_describe_path(route), *_describe_query(route)]}
     if route.body is not None:
-        content: dict[str, Any] = {JSON: {"schema": _schema_of(route.body)}}
+        content: dict[str, Any] = {JSON: {"schema": make_json_schema(route.body)}}
         if route.upload is not None:
             content[NDJSON] = {"schema": {"type": "string"}}
         extra["requestBody"] = {"required": True, "content": content}
@@ -78,7 +78,7 @@ def _describe_path(route: Route) -> list[dict[str, Any]]:
 
 
 def _describe_query(route: Route) -> list[dict[str, Any]]:
-    schema = _schema_of(route.query)
+    schema = make_json_schema(route.query)
     required = cast("list[str]", schema.get("required", []))
     properties = cast("dict[str, Any]", schema.get("properties", {}))
     return [
@@ -87,7 +87,27 @@ def _describe_query(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _schema_of(model: type[RequestModel]) -> dict[str, Any]:
+def describe_mcp() -> dict[str, Any]:
+    """Return what FastAPI is told about the route of agents: its messages are described by another standard."""
+    parameters = [{"name": "graph_id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    body = {"required": True, "content": {JSON: {"schema": {"type": "object"}}}}
+    return {
+        "summary": "Answer one message of the Model Context Protocol (streamable HTTP, stateless).",
+        "operation_id": "post_graph_mcp",
+        "openapi_extra": {
+            "parameters": parameters,
+            "requestBody": body,
+            "responses": {
+                "200": {"description": "the answer", "content": {JSON: {}}},
+                "202": {"description": "a notification was taken"},
+                "default": {"description": "an error", "content": {JSON: {}}},
+            },
+            "security": [{"token": []}],
+        },
+    }
+
+
+def make_json_schema(model: type[RequestModel]) -> dict[str, Any]:
     """Return the JSON Schema of a model, in one piece."""
     schema = model.model_json_schema(by_alias=True)
     definitions = cast("dict[str, Any]", schema.pop("$defs", {}))

@@ -7,9 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import ParameterError
+from omnigraph.server.queries import QueryFolder
+
+AgentWrites: TypeAlias = Literal["off", "branch", "any"]
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 DEFAULT_BIND: Final = "127.0.0.1:8080"
@@ -53,6 +56,17 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What agents may do over MCP, within the rights of their token."""
+
+    is_enabled: bool = True
+    write: AgentWrites = "branch"
+    """Where they may write: nowhere, on branches that are not protected, or anywhere."""
+    is_ad_hoc: bool = True
+    """Whether they may bring queries and records of their own. Otherwise only stored queries are left."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServedGraph:
     """One graph to serve."""
 
@@ -60,6 +74,7 @@ class ServedGraph:
     uri: str
     read_only: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    queries: QueryFolder = field(default=QueryFolder(), repr=False)
 
     @property
     def public_uri(self) -> str:
@@ -81,6 +96,9 @@ class ServerSettings:
     limits: Limits = Limits()
     audit: Path | None = None
     """The file of the audit. Without one, its lines go to the log, at the level INFO."""
+    agents: AgentSettings = AgentSettings()
+    is_quarantining: bool = False
+    """Whether a graph that cannot be opened at the start is tried again later; otherwise it is an error."""
 
     @property
     def address(self) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from omnigraph.language.query.ast import (
     ArithmeticOperator,
     ComparisonOperator,
     LogicalOperator,
+    MutationBody,
     Query,
     QueryDocument,
     TextFunction,
@@ -25,7 +26,7 @@ from omnigraph.language.query.ast import (
 from omnigraph.language.query.broken_queries import BrokenQuery, find_broken_queries
 from omnigraph.language.query.check import check_query
 from omnigraph.language.query.lint import lint_queries
-from omnigraph.language.query.lint_report import LintFinding, LintReport, SchemaSource, Severity
+from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
 from omnigraph.language.query.parameters import bind_parameters, check_values, parse_parameter_text
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
 from omnigraph.language.query.plan import MutationPlan, ReadPlan, plan_mutation, plan_read, print_plan
@@ -122,6 +123,7 @@ __all__ = [
     "LintReport",
     "LogicalOperator",
     "Marked",
+    "MutationBody",
     "Not",
     "Now",
     "Or",
@@ -130,6 +132,8 @@ __all__ = [
     "PathValue",
     "Predicate",
     "PropertyValue",
+    "Query",
+    "QueryLint",
     "ResultColumn",
     "SchemaSource",
     "Severity",

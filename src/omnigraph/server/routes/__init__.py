@@ -1,10 +1,11 @@
 """All routes. Each module has those of one family, and declares beside each path what it asks of the gate."""
 
-from omnigraph.server.routes import about, history, query, refs, rows, schema, write
+from omnigraph.server.routes import about, history, query, refs, rows, schema, stored, write
 
 ROUTES = (
     *about.ROUTES,
     *query.ROUTES,
+    *stored.ROUTES,
     *rows.ROUTES,
     *write.ROUTES,
     *schema.ROUTES,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
-from omnigraph.errors import Json
+from omnigraph.errors import Json, Problem
+from omnigraph.language.schema import parse_schema
 from omnigraph.server.calls import Answer, Route, ServerCall
+from omnigraph.server.errors import RequestError
 from omnigraph.server.gate import Action
 from omnigraph.server.requests import ReadPlace, RequestModel, parse_txn, to_schema_source
 from omnigraph.server.wire import catalog_to_wire, id_of
@@ -51,13 +54,25 @@ def plan_new_schema(call: ServerCall) -> Answer:
     """Show the steps to a new schema. Nothing is changed."""
     asked = call.fields(SchemaPlanFields)
     plan = call.graph.graph.plan_schema(to_schema_source(asked.schema_source), allow_data_loss=asked.allow_data_loss)
-    return Answer({**plan.to_json(), "breaks": []})
+    return Answer({**plan.to_json(), "breaks": list(_find_breakage(call, asked))})
 
 
 def apply_new_schema(call: ServerCall) -> Answer:
     """Change the schema in one commit on main."""
     asked = call.fields(SchemaApplyFields)
     graph = call.graph.graph
+    broken = _find_breakage(call, asked)
+    if broken:
+        raise RequestError(
+            422,
+            "breaks_queries",
+            f"the new schema breaks stored queries: {', '.join(broken)}",
+            hint="change their files first, or together with the schema",
+            details={
+                "queries": list(broken),
+                "problems": [problem.to_json() for problems in broken.values() for problem in problems],
+            },
+        )
     applied = graph.apply_schema(
         to_schema_source(asked.schema_source),
         allow_data_loss=asked.allow_data_loss,
@@ -83,6 +98,15 @@ def apply_new_schema(call: ServerCall) -> Answer:
         },
         commit,
     )
+
+
+def _find_breakage(call: ServerCall, asked: SchemaPlanFields) -> Mapping[str, list[Problem]]:
+    """Return the stored queries that fit the schema of main and not the new one, with their problems."""
+    queries = call.graph.queries
+    if not len(queries):
+        return {}
+    new = parse_schema(to_schema_source(asked.schema_source)).catalog
+    return queries.find_breakage(call.graph.graph.schema.catalog, new)
 
 
 _G: Final = "/graphs/{graph_id}/schema"
