@@ -102,7 +102,10 @@ def test_an_agent_explores_proposes_on_a_branch_and_shows_the_difference(client:
     assert {"edge": "Knows", "direction": "out", "count": 2} in entity["degrees"]
     assert len(call(client, "graph_neighbors", type="Person", id="ann")["structuredContent"]["edges"]) == 3
     call(client, "graph_branch_create", name="review/1")
-    made = call(client, "graph_mutate", query=ADD, params={"n": "bonn"}, branch="review/1", message="asked for")
+    change = {"query": ADD, "params": {"n": "bonn"}, "branch": "review/1", "message": "asked for", "key": "k-1"}
+    made = call(client, "graph_mutate", **change)
+    again = call(client, "graph_mutate", **change)["structuredContent"]
+    assert (again["commit"], again["replayed"]) == (made["structuredContent"]["commit"], True)
     assert made["structuredContent"]["actor_id"] == "act-agent"
     call(client, "add_city", params={"name": "trier"}, branch="review/1")
     call(client, "graph_load", data='{"type": "City", "data": {"name": "mainz"}}', branch="review/1")

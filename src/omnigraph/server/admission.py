@@ -44,6 +44,7 @@ class Admission:
     limits: Limits
     _reads: Counter[str] = field(default_factory=Counter[str])
     _writes: Counter[str] = field(default_factory=Counter[str])
+    _subscribers: Counter[str] = field(default_factory=Counter[str])
     _branches: defaultdict[tuple[str, str], _BranchQueue] = field(init=False)
     _read_slots: asyncio.Semaphore = field(init=False)
     _write_slots: asyncio.Semaphore = field(init=False)
@@ -68,6 +69,12 @@ class Admission:
         """Wait for one of the streams of a graph."""
         slots = self._stream_slots[graph_id]
         async with self._count(self._reads, actor, self.limits.actor_reads), self._slot(slots, "streams"):
+            yield
+
+    @asynccontextmanager
+    async def admit_subscriber(self, graph_id: str) -> AsyncGenerator[None]:
+        """Count one of those who follow a graph. They cost little while they wait, but each has a thread."""
+        async with self._count(self._subscribers, graph_id, self.limits.subscribers):
             yield
 
     @asynccontextmanager
@@ -108,7 +115,7 @@ class Admission:
     @asynccontextmanager
     async def _count(self, counts: Counter[str], actor: str, most: int) -> AsyncGenerator[None]:
         if counts[actor] >= most:
-            raise TooManyRequests(f"{most} requests of '{actor}' are under way already", 1)
+            raise TooManyRequests(f"{most} requests for '{actor}' are under way already", 1)
         counts[actor] += 1
         try:
             yield

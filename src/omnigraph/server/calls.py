@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from omnigraph.deadlines import Deadline
+from omnigraph.deadlines import MOST_SECONDS, Deadline
 from omnigraph.errors import Cancelled, Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
 from omnigraph.manifest.rows import MAIN, WriteKey
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
@@ -38,8 +38,11 @@ JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
 ARROW: Final = "application/vnd.apache.arrow.stream"
+EVENTS: Final = "text/event-stream"
+BYTES: Final = "application/octet-stream"
 
-Kind: TypeAlias = Literal["read", "write", "stream"]
+Kind: TypeAlias = Literal["read", "write", "stream", "feed"]
+"""What a request is to the limits. A feed waits for others, for as long as its client likes."""
 Value = TypeVar("Value")
 
 _TIMEOUT_HEADER: Final = "omnigraph-timeout-ms"
@@ -80,6 +83,8 @@ class ServerCall:
     request_id: str
     key: WriteKey | None = None
     """What repeats of the request have in common, if it has a key."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The headers of the request, by their names in lower case."""
 
     @property
     def graph(self) -> HostedGraph:
@@ -202,13 +207,14 @@ async def _answer(
             etag = await _find_etag(route, request, call)
             if etag is not None and etag in _parse_etags(request.headers.get("if-none-match")):
                 return Response(None, HTTPStatus.NOT_MODIFIED, {"ETag": etag, **_cache_headers(call)})
+            call = _check_conditions(call, etag)
             answer, body = await run_watched(request.receive, deadline, lambda: _work(route, call, deadline))
             _record_answer(_record_of(request), call, answer)
             headers = _list_headers(route, call, answer, etag)
             if answer.stream is None:
                 return Response(body, answer.status, headers, JSON)
             chunks = _send_chunks(body, answer.stream, deadline)
-            return _StreamResponse(chunks, headers, answer.media_type, deadline, admitted.pop_all())
+            return _StreamResponse(chunks, answer, headers, deadline, admitted.pop_all())
     finally:
         if call.upload is not None:
             call.upload.unlink(missing_ok=True)
@@ -289,7 +295,10 @@ async def _read_call(
             upload.unlink(missing_ok=True)
         raise
     request_id = cast(str, request.scope["omnigraph.request_id"])
-    return ServerCall(hosting, state, hosted, token, request.path_params, query, body, upload, accept, request_id, key)
+    headers = dict(request.headers)
+    return ServerCall(
+        hosting, state, hosted, token, request.path_params, query, body, upload, accept, request_id, key, headers
+    )
 
 
 def _parse_query_string(request: Request) -> dict[str, object]:
@@ -342,13 +351,10 @@ async def _save_upload(request: Request, hosting: Hosting) -> Path:
 def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: bool) -> float:
     """Return the seconds that a request has: those of its kind, or fewer if it asks for fewer."""
     limits = call.state.settings.limits
-    most = (
-        limits.write_seconds
-        if route.kind_of(call) == "write"
-        else limits.stream_seconds
-        if streams
-        else limits.read_seconds
-    )
+    kind = route.kind_of(call)
+    if kind == "feed":
+        return MOST_SECONDS
+    most = limits.write_seconds if kind == "write" else limits.stream_seconds if streams else limits.read_seconds
     wanted = cast("int | None", getattr(call.body, "timeout_ms", None))
     header = request.headers.get(_TIMEOUT_HEADER)
     if header is not None:
@@ -364,6 +370,8 @@ def _admit(route: Route, call: ServerCall, accept: str, seconds: float) -> Abstr
     if kind == "write" and call.hosted is not None:
         branch = getattr(call.body, "branch", None) or getattr(call.query, "branch", None) or MAIN
         return admission.admit_write(actor, call.hosted.id, str(branch), seconds)
+    if call.hosted is not None and kind == "feed":
+        return admission.admit_subscriber(call.hosted.id)
     if call.hosted is not None and (kind == "stream" or accept != JSON):
         return admission.admit_stream(actor, call.hosted.id)
     return admission.admit_read(actor)
@@ -411,6 +419,16 @@ async def _find_etag(route: Route, request: Request, call: ServerCall) -> str | 
     return await anyio.to_thread.run_sync(find)
 
 
+def _check_conditions(call: ServerCall, etag: str | None) -> ServerCall:
+    """Refuse a request for another state than the one that is there; leave out the range of another state."""
+    wanted = call.headers.get("if-match")
+    if wanted is not None and etag is not None and wanted.strip() != "*" and etag not in _parse_etags(wanted):
+        raise RequestError(412, "precondition_failed", "the state is another one than If-Match names")
+    if call.headers.get("if-range", etag) != etag:
+        return replace(call, headers={name: each for name, each in call.headers.items() if name != "range"})
+    return call
+
+
 def _parse_etags(header: str | None) -> set[str]:
     return {part.strip().removeprefix("W/") for part in (header or "").split(",")}
 
@@ -442,12 +460,12 @@ class _StreamResponse(StreamingResponse):
     def __init__(
         self,
         chunks: AsyncIterator[bytes],
+        answer: Answer,
         headers: Mapping[str, str],
-        media_type: str,
         deadline: Deadline,
         admitted: AsyncExitStack,
     ) -> None:
-        super().__init__(chunks, headers=headers, media_type=media_type)
+        super().__init__(chunks, answer.status, headers, answer.media_type)
         self._deadline = deadline
         self._admitted = admitted
 

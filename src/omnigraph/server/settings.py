@@ -49,6 +49,8 @@ class Limits:
     """Writers of one branch that prepare their changes at the same time. Its lock serializes their commits."""
     read_wait_ms: int = 2_000
     write_wait_ms: int = 20_000
+    subscribers: int = 64
+    """Clients of one graph that wait for changes."""
     exports: int = 4
     failed_logins: int = 10
     """Per minute and address."""

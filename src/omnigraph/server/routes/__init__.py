@@ -1,16 +1,18 @@
 """All routes. Each module has those of one family, and declares beside each path what it asks of the gate."""
 
-from omnigraph.server.routes import about, history, query, refs, rows, schema, stored, write
+from omnigraph.server.routes import about, blobs, feed, history, query, refs, rows, schema, stored, write
 
 ROUTES = (
     *about.ROUTES,
     *query.ROUTES,
     *stored.ROUTES,
     *rows.ROUTES,
+    *blobs.ROUTES,
     *write.ROUTES,
     *schema.ROUTES,
     *refs.ROUTES,
     *history.ROUTES,
+    *feed.ROUTES,
 )
 
 __all__ = ["ROUTES"]

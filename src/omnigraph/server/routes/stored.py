@@ -19,7 +19,7 @@ from omnigraph.server.routes.write import MutateFields, run_mutation
 
 
 class InvokeFields(ReadPlace):
-    """Where to run a stored query, with which parameters. ``message`` and ``if_commit`` are for those that write."""
+    """Where to run a stored query, with which parameters. ``message``, ``if_commit`` and ``txn`` are for writes."""
 
     params: dict[str, Any] | None = None
     expect_mutation: bool | None = None
@@ -29,6 +29,7 @@ class InvokeFields(ReadPlace):
     numbers: Numbers = "native"
     message: str | None = None
     if_commit: str | None = None
+    txn: str | None = None
 
 
 def list_stored_queries(call: ServerCall) -> Answer:
@@ -88,6 +89,7 @@ def _invoke_mutation(call: ServerCall, stored: StoredQuery, asked: InvokeFields)
         branch=asked.branch or MAIN,
         message=asked.message,
         if_commit=asked.if_commit,
+        txn=asked.txn,
     )
     return run_mutation(replace(call, body=fields))
 
@@ -121,5 +123,6 @@ ROUTES: Final = (
         body=InvokeFields,
         formats=ROW_FORMATS,
         find_kind=_find_kind,
+        keeps_key=True,
     ),
 )
