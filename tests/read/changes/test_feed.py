@@ -320,6 +320,22 @@ def test_after_a_cleanup_a_follower_is_told_or_goes_on(graph: Graph) -> None:
     assert replica.rows(TYPES) == rows_in(late.snapshot())
 
 
+def test_a_follower_goes_on_where_cleanup_took_only_upkeep(graph: Graph) -> None:
+    for name in ("a", "b"):
+        Mutate((Insert("Person", name, 1),)).run(graph, "main")
+    feed = graph.changes("beginning")
+    known = commits_of(iter(feed))
+    upkeep = graph.optimize(types=["Person"]).commits
+    assert upkeep
+    Mutate((Insert("Person", "c", 1),)).run(graph, "main")
+    for version in {graph.snapshot(at=commit.id).pins["node:Person"].version: commit.id for commit in upkeep}.values():
+        forget_version(graph, "node:Person", version)
+    late = omnigraph.open(graph.uri, "ro")
+    (block,) = late.changes(cursor=feed.cursor)
+    assert block.commit.parents == (known[-1],)
+    assert [(change.op, change.id) for change in block.entities()] == [(Op.INSERTED, "c")]
+
+
 def test_files_that_go_while_a_block_is_read_are_a_gap_too(graph: Graph) -> None:
     make_history(graph)
     first = history(graph)[1]

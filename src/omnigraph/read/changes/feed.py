@@ -9,7 +9,7 @@ block gets that block again.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from omnigraph.deadlines import CarriedDeadlines
@@ -97,18 +97,30 @@ class Changes:
     def _read_blocks(self) -> Iterator[ChangeBlock]:
         before: _CommitView | None = None
         for commit in self._history.list_oldest_first(self._after):
+            if commit.upkeep:
+                # The same rows in other files: the next commit is compared with these, unless cleanup took them.
+                with suppress(HistoryGone):
+                    before = _read_commit_view(self._manifest, commit, before)
+                continue
             with _report_gap(commit.id):
                 if before is None:
                     before = self._read_parent(commit)
                 after = _read_commit_view(self._manifest, commit, before)
-                if commit.upkeep:
-                    # The same rows in other files: the next commit is compared with these.
-                    before = after
-                    continue
-                parent = before.snapshot if before else _without_tables(after.snapshot)
-                diff = _build_diff(parent, after.snapshot, self._place)
+                diff = self._compare(commit, before, after)
             yield ChangeBlock(to_commit(commit), _encode_cursor(self._place, commit), diff)
             self._after, before = commit, after
+
+    def _compare(self, commit: CommitRecord, before: _CommitView | None, after: _CommitView) -> Diff:
+        """Compare a commit with the state before it, or with its parent, if cleanup took what upkeep made of that."""
+        if before is None:
+            return _build_diff(_without_tables(after.snapshot), after.snapshot, self._place)
+        try:
+            return _build_diff(before.snapshot, after.snapshot, self._place)
+        except HistoryGone:
+            parent = self._read_parent(commit)
+            if parent is None or parent.snapshot.manifest_version == before.snapshot.manifest_version:
+                raise
+            return _build_diff(parent.snapshot, after.snapshot, self._place)
 
     def _read_parent(self, commit: CommitRecord) -> _CommitView | None:
         """Read what the parent of a commit shows; None for the first commit."""
