@@ -60,4 +60,6 @@ def _reserve_part(path: Path) -> Generator[Path]:
             raise NotFound(f"there is no folder '{path.parent}'", hint="create it first")
         yield folder / f".omnigraph-{token_hex(8)}.part"
     except OSError as error:
-        raise StorageError(f"'{path}' cannot be written: {error.strerror or error}") from error
+        raise StorageError(
+            f"'{path}' cannot be written: {error.strerror or error}", hint="name another place, or make room there"
+        ) from error
