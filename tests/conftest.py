@@ -21,7 +21,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from omnigraph.storage.location import Location, locate
-from tests import crash
+from tests import cpu_report, crash
 from tests.s3 import S3Server, serving
 from tests.s3_proxy import Proxy, proxying
 from tests.selection import LARGE
@@ -46,6 +46,16 @@ if IN_MEMORY:
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="omnigraph-tests-", dir=MEMORY)
     # Some tests act as another user.
     Path(tempfile.tempdir).chmod(0o755)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options that only these tests have."""
+    cpu_report.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start what the options ask for."""
+    cpu_report.register(config)
 
 
 def pytest_unconfigure() -> None:
