@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -24,20 +25,27 @@ from omnigraph.storage.location import Location, locate
 from tests import cpu_report, crash
 from tests.s3 import S3Server, serving
 from tests.s3_proxy import Proxy, proxying
-from tests.selection import LARGE
+from tests.selection import LARGE, sized
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 # No random test depends on how busy the machine is.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", max_examples=sized(40, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 # Syncs cost time and change nothing that a killed process leaves; tests of durability choose it themselves.
 os.environ.setdefault("OMNIGRAPH_DURABILITY", "process")
 
+# A shell starts its background jobs with interrupts ignored, which all their children inherit; tests send some.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Tests make and delete a hundred thousand small files: in memory that takes half the time, where there is room.
+ROOT: Final = Path(__file__).parents[1]
 MEMORY: Final = Path("/dev/shm")  # noqa: S108
 ROOM: Final = 8 << 30
 IN_MEMORY: Final = "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
@@ -64,10 +72,10 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
 
 
-COSTLY_FIXTURES: Final = frozenset({"spark", "s3_server", "s3_proxy", "warm"})
+COSTLY_FIXTURES: Final = frozenset({"child", "spark", "s3_server", "s3_proxy", "warm"})
 COSTLY_MODULES: Final = re.compile(
-    "backup|beside|cancel|cleanup|costs|crash|differential|docs|drift|examples|fault|feed|hazards|histor|interrupt|kill|"
-    "lagging|legacy|life|live|migration|networkx|overtaken|protocol|race|recover|relocation|s3|spark|staged|"
+    "backup|beside|cancel|cleanup|costs|crash|differential|docs|disk|drift|examples|fault|feed|hazards|histor|interrupt|kill|"
+    "lagging|legacy|life|live|migration|networkx|overtaken|power|protocol|race|recover|relocation|s3|spark|staged|"
     "state_machine|stress|torn|traps|views|waits"
 )
 CHEAP_FAMILIES: Final = re.compile(r"^tests/language/|^tests/test_cases\.py")
@@ -91,16 +99,26 @@ SHORT_LIVED_SPARK: Final = {
 USES_SPARK: Final = re.compile(r"spark|pipeline_run|cli_pipeline|shows_the_main_job", re.IGNORECASE)
 
 
-class OneWorkerForSpark(LoadScopeScheduling):
-    """Spreads tests one by one over the workers, but those of Spark go to one of them, and so to one warm JVM."""
+# Few tests, each of which takes seconds and builds what it needs itself.
+SPREAD_MODULES: Final = re.compile("crash|cuts|fault|histor|kill|life|live|protocol|race|recover|stress|whole")
+
+
+class FileScheduling(LoadScopeScheduling):
+    """Gives each worker whole files, largest first, so that what the tests of a file share is built once.
+
+    Tests of Spark go to one worker, and so to one warm JVM. Long tests go one by one, at the end, to whoever is free.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if USES_SPARK.search(nodeid) else nodeid
+        if USES_SPARK.search(nodeid):
+            return "spark"
+        file = nodeid.partition("::")[0]
+        return nodeid if SPREAD_MODULES.search(file) else file
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneWorkerForSpark:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
     """Choose the scheduler. Groups of xdist itself are lost with pytest 9, which no longer takes them from node ids."""
-    return OneWorkerForSpark(config, log)
+    return FileScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -195,7 +213,10 @@ def spark() -> Generator[SparkSession]:
     }
     for name, value in (settings if LARGE else {**settings, **SHORT_LIVED_SPARK}).items():
         builder = builder.config(name, value)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        if not LARGE:
+            # Java hands it on to its Python daemons, and nobody else should have it.
+            patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "tests" / "spark" / "preloading", ROOT))))
         # Java is started through a fork that is followed by exec at once: Lance is not used in between.
         warnings.filterwarnings("ignore", "lance is not fork-safe")
         session = builder.master("local[2]").appName("tests").getOrCreate()

@@ -1,15 +1,15 @@
 """CPU seconds of every test, with those of the processes that it starts: ``pytest --cpu-report FILE``.
 
 Wall time depends on what else the machine does; CPU time hardly does. A test is charged with what its worker and all
-descendants of the worker use until it ends: killed children, Java, servers. The file has one line per test, the costliest
-first, after lines for what every worker spends before its first test.
+descendants of the worker use until it ends: killed children, Java, servers. The file has one line per test with its
+seconds and those of its setup, the costliest first, after lines for what every worker spends before its first test.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Final
@@ -39,7 +39,8 @@ class CpuReport:
         self._path = path
         self._spent = 0.0
         self._first = True
-        self._tests = Counter[str]()
+        self._tests: defaultdict[str, float] = defaultdict(float)
+        self._setups: defaultdict[str, float] = defaultdict(float)
         self._starts: list[float] = []
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -56,7 +57,8 @@ class CpuReport:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None]:
         """Put what each phase used into its report: that is how it gets from a worker to the process in charge."""
         now = _cpu_seconds()
-        item.user_properties.append((_PROPERTY, now - self._spent))
+        # What a killed process used is lost if nobody waited for it.
+        item.user_properties.append((_PROPERTY, max(0.0, now - self._spent)))
         self._spent = now
         yield
         item.user_properties.clear()
@@ -65,14 +67,17 @@ class CpuReport:
         """Add one phase of a test."""
         for name, value in report.user_properties:
             if name == _PROPERTY:
-                self._tests[report.nodeid] += value  # pyright: ignore[reportArgumentType]
+                seconds = float(str(value))
+                self._tests[report.nodeid] += seconds
+                self._setups[report.nodeid] += seconds if report.when == "setup" else 0.0
             elif name == _START:
                 self._starts.append(float(str(value)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write the file, and say the sums."""
-        starts = [f"{seconds:.3f}\t(start of a worker)" for seconds in self._starts]
-        tests = [f"{seconds:.3f}\t{name}" for name, seconds in self._tests.most_common()]
+        starts = [f"{seconds:.3f}\t\t(start of a worker)" for seconds in self._starts]
+        costliest = sorted(self._tests.items(), key=lambda test: -test[1])
+        tests = [f"{spent:.3f}\t{self._setups[name]:.3f}\t{name}" for name, spent in costliest]
         self._path.write_text("\n".join((*starts, *tests)) + "\n")
         total = sum(self._tests.values())
         terminalreporter.write_line(

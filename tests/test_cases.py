@@ -84,7 +84,7 @@ DAILY_ON_SPARK: Final = (
     "order-with-nulls",
     "sums-and-extremes",
     "ties-by-all-variables",
-    "shortest-paths",
+    "paths-with-a-lower-bound",
     "unions-on-both",
     "values-of-every-type",
 )

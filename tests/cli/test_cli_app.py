@@ -158,6 +158,7 @@ def test_an_interrupt_exits_with_130(omnigraph: Command) -> None:
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.costly
 def test_the_level_of_the_log_comes_from_the_environment(child: Command) -> None:
     assert child("version", OMNIGRAPH_LOG="debug").code == 0
     wrong = child("version", OMNIGRAPH_LOG="loud")
@@ -201,6 +202,7 @@ def terminal_output(words: list[str], **environment: str) -> bytes:
     return bytes(found)
 
 
+@pytest.mark.costly
 def test_colours_only_on_a_terminal_and_not_with_no_color(child: Command) -> None:
     words = ["lint", "broken.gq", "--schema", "evidence.pg"]
     assert "\x1b[" not in child(*words).out

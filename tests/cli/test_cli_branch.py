@@ -156,6 +156,7 @@ def locked_up(forbidden: Path) -> Generator[Path]:
         path.chmod(0o755)
 
 
+@pytest.mark.costly
 def test_where_nothing_can_be_written_reading_works_and_writing_is_refused(locked_up: Path) -> None:
     listed = run(as_nobody, ("branch", "list", "--json", "-g", str(locked_up)))
     assert (listed.code, len(cast("list[Json]", listed.json["branches"]))) == (0, 2)
@@ -182,6 +183,7 @@ def at_a_terminal(words: list[str], answer: bytes) -> tuple[int, str]:
     return child.returncode, shown.decode()
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("stocked")
 def test_at_a_terminal_a_delete_is_asked_for() -> None:
     question = f"Delete branch {BRANCH} and what only it has? [y/N]"
@@ -197,6 +199,7 @@ def test_at_a_terminal_a_delete_is_asked_for() -> None:
     assert names() == ["main"]
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("stocked")
 def test_at_a_terminal_yes_is_the_answer() -> None:
     code, shown = at_a_terminal(["branch", "delete", BRANCH, "--yes", *GRAPH], b"")

@@ -191,6 +191,7 @@ def has_opened(pid: int, file: Path) -> bool:
     return any(has_open(pid, file) for _ in iter(waiting.remaining, 0.0))
 
 
+@pytest.mark.costly
 def test_an_interrupt_while_waiting_for_a_lock_exits_with_130_and_changes_nothing(stocked: Stocked) -> None:
     location = locate(stocked.path)
     with refs_lock(location):

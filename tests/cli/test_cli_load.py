@@ -271,6 +271,7 @@ def test_an_error_without_violations_is_its_message(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.startswith("error: the ids are old\nhint: rewrite them\nerror: stale view")
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("stocked")
 def test_a_bar_appears_on_a_terminal_while_a_load_waits_for_its_input() -> None:
     primary, secondary = pty.openpty()

@@ -135,6 +135,7 @@ assert not {{"pyspark", "py4j"}} & sys.modules.keys()
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_whose_checks_pass(folder: Path, omnigraph: Command, spark: SparkSession) -> None:
     assert spark.catalog.currentDatabase() == "default"
     answer = omnigraph("pipeline", "run", FILE)
@@ -225,6 +226,7 @@ def test_a_run_is_merged_when_its_checks_pass(
     assert len(cast("Sequence[Json]", shown.json["rows"])) == 2
 
 
+@pytest.mark.slow
 def test_a_check_of_the_rows(folder: Path, omnigraph: Command, spark: SparkSession) -> None:
     assert spark.catalog.currentDatabase() == "default"
     (folder / "raw" / "people" / "three.csv").write_text("full_name,age\nann,31\n")

@@ -21,7 +21,7 @@ from omnigraph.storage.table import Table
 from tests.maintain.ports import SCHEMA, add, cleanup_now, fragments, remove, shown
 from tests.s3 import S3Server
 from tests.s3_proxy import Proxy
-from tests.selection import daily
+from tests.selection import daily, sized
 from tests.write.writers import run_right_after
 
 FEW = 4
@@ -59,6 +59,7 @@ def add_all(graph: Graph, codes: list[str], branch: str = "main") -> list[str]:
 # --------------------------------------------------------------------------------------------- what it does
 
 
+@pytest.mark.costly
 def test_fragments_stay_few_however_many_commits(young: Graph) -> None:
     seen: list[int] = []
     for number in range(30):
@@ -70,11 +71,12 @@ def test_fragments_stay_few_however_many_commits(young: Graph) -> None:
     assert young.verify().findings == ()
 
 
+@pytest.mark.costly
 def test_large_fragments_are_left_alone(young: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_upkeep, "TAIL_SIZES", (10, 20))
     young.load([{"type": "Port", "data": {"code": f"a{number:02}"}} for number in range(25)])
     seen: list[list[int]] = []
-    for number in range(80):
+    for number in range(sized(50, 80)):
         young.load([{"type": "Port", "data": {"code": f"b{number:02}"}}])
         settle(young)
         seen.append([*young.snapshot().table("Port").fragment_rows().values()])
@@ -97,6 +99,7 @@ def test_a_branch_merges_its_own_fragments(young: Graph) -> None:
     assert young.verify().findings == ()
 
 
+@pytest.mark.costly
 def test_indexes_cover_what_was_merged(young: Graph) -> None:
     add_all(young, [f"p{number:02}" for number in range(3)])
     young.ensure_indexes()
@@ -119,10 +122,11 @@ def test_missing_indexes_are_not_built(young: Graph) -> None:
     assert young.snapshot().table("Port").list_indexes() == {}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", daily(range(12), {0}))
 def test_any_writes_between_upkeep_give_the_rows_of_a_dict(young: Graph, seed: int) -> None:
     chance, names = random.Random(seed), dict[str, str]()  # noqa: S311  no secret
-    for step in range(60):
+    for step in range(sized(40, 60)):
         code = f"p{chance.randrange(25):02}"
         if code not in names:
             add(young, code)
@@ -370,6 +374,7 @@ def test_a_command_leaves_it_to_a_child(young: Graph, tmp_path: Path, monkeypatc
     detached_upkeep.run_upkeep(b'{"uri": "/gone", "storage_options": {}, "branch": "main"}')
 
 
+@pytest.mark.costly
 def test_a_child_reads_its_task(young: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     children: list[detached_upkeep.subprocess.Popen[bytes]] = []
     popen = detached_upkeep.subprocess.Popen

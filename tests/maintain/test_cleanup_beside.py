@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,12 +32,13 @@ from omnigraph.write.merge import (
 from omnigraph.write.merge.common_ancestors import find_common_ancestors
 from tests.crash import fresh_copy, kill_at, record
 from tests.maintain.ports import add, cleanup_now, remove, shown
+from tests.selection import daily
 from tests.write.writers import open_manifest
 
 # --------------------------------------------------------------------------------------------- where a branch begins
 
 
-@pytest.mark.parametrize("kind", ["commit", "version", "time", "commit of a branch"])
+@pytest.mark.parametrize("kind", daily(["commit", "version", "time", "commit of a branch"], ["commit of a branch"]))
 def test_no_branch_begins_at_a_commit_that_is_gone(ports: Graph, kind: str) -> None:
     ports.create_branch("dev")
     first = add(ports, "d1", "dev")
@@ -96,8 +98,9 @@ def merge_overtaken(graph: Graph, source: Reference, into: str, *others: Callabl
     return merge(graph._manifest, graph.schema, source, MergeOptions(), CommitOptions(into), engine)
 
 
-@pytest.mark.parametrize("own_rows", [False, True], ids=["only adopted", "one table written"])
-@pytest.mark.parametrize("source", ["main", "other"])
+@pytest.mark.parametrize(
+    ("source", "own_rows"), daily(product(["main", "other"], [False, True]), [("main", False), ("other", True)])
+)
 def test_a_merge_adopts_no_version_that_cleanup_took(ports: Graph, source: str, own_rows: bool) -> None:
     ports.create_branch("dev")
     if own_rows:

@@ -126,6 +126,7 @@ def check_every_branch(graph: Graph) -> None:
     assert again.verify().findings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 def test_old_commits_and_other_branches_beside_cleanup(ports: Graph, seed: int) -> None:
     ended = live_beside_cleanup(ports, seed, 2, 10)

@@ -126,6 +126,7 @@ def test_what_a_dead_writer_left_on_a_branch_is_finished_after_the_move(tmp_path
     assert moved.verify().findings == ()
 
 
+@pytest.mark.slow
 def test_a_prefix_of_a_bucket_is_copied(s3_server: S3Server) -> None:
     bucket = s3_server.create_bucket()
     graph = omnigraph.init(f"s3://{bucket}/a", "node Port { code: String @key }", storage_options=s3_server.options)

@@ -88,8 +88,8 @@ def check_nothing_lost(graph: Graph, before: int, each: int) -> None:
 
 
 def test_writers_and_readers_go_on(ports: Graph) -> None:
-    rounds = live_beside(ports, 12)
-    check_nothing_lost(ports, 12, 12)
+    rounds = live_beside(ports, 8)
+    check_nothing_lost(ports, 12, 8)
     assert rounds > 1
 
 

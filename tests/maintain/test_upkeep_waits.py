@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import product
 from threading import RLock
 
 import pytest
@@ -19,6 +20,7 @@ from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.table import Table
 from omnigraph.write.indexes import OVERTAKEN
 from tests.maintain.ports import SCHEMA, add, fragments, remove, shown
+from tests.selection import daily
 
 RENAME = 'query rename($code: String) { update Port set { name: "moved" } where code = $code }'
 ALL = [f"p{number:02}" for number in range(12)]
@@ -111,8 +113,13 @@ def test_the_next_build_covers_what_came_meanwhile(ports: Graph, builds: Builds)
     assert ports.ensure_indexes().commit is None
 
 
-@pytest.mark.parametrize("branch", [MAIN, "dev"])
-@pytest.mark.parametrize("change", ["delete", "update", "delete all"])
+@pytest.mark.parametrize(
+    ("change", "branch"),
+    daily(
+        product(["delete", "update", "delete all"], [MAIN, "dev"]),
+        [("delete", "dev"), ("update", MAIN), ("delete all", MAIN)],
+    ),
+)
 def test_rows_that_changed_meanwhile_are_found_as_they_are(
     ports: Graph, builds: Builds, change: str, branch: str
 ) -> None:

@@ -31,6 +31,7 @@ from omnigraph.storage.locks import branch_lock
 from tests.manifest.legacy_graphs import Shape, build
 from tests.manifest.publishing import SCHEMA, commit_rows, make_graph, names
 from tests.model.files import contents
+from tests.selection import daily
 
 PERSON = table_directory("node:Person")
 
@@ -222,7 +223,9 @@ def test_a_table_that_is_gone_is_listed_and_named(root: Path, lose: Callable[[Pa
     assert snapshot.table("City").count_rows() == 0
 
 
-DAMAGED_REFS = pytest.mark.parametrize("data", [b"", b'{"parentBranch": null, "ident', b"[1]", b"{}"])
+DAMAGED_REFS = pytest.mark.parametrize(
+    "data", daily([b"", b'{"parentBranch": null, "ident', b"[1]", b"{}"], [b'{"parentBranch": null, "ident'], repr)
+)
 
 
 @DAMAGED_REFS
@@ -277,8 +280,17 @@ def lose_fork_folder(root: Path, table: str) -> None:
     shutil.rmtree(root / table / "tree/idle")
 
 
-@pytest.mark.parametrize("lose", [lose_fork_ref_content, lose_half_of_fork_ref, lose_fork_folder])
-@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize(
+    ("lose", "clean"),
+    [
+        pytest.param(lose_fork_ref_content, False),
+        pytest.param(lose_fork_ref_content, True, marks=pytest.mark.slow),
+        pytest.param(lose_half_of_fork_ref, False, marks=pytest.mark.slow),
+        pytest.param(lose_half_of_fork_ref, True, marks=pytest.mark.slow),
+        pytest.param(lose_fork_folder, False, marks=pytest.mark.slow),
+        pytest.param(lose_fork_folder, True),
+    ],
+)
 def test_a_fork_that_was_never_finished_is_in_nobodys_way(
     graph: Graph, root: Path, lose: Callable[[Path, str], None], clean: bool
 ) -> None:

@@ -358,6 +358,7 @@ def test_a_publish_on_a_new_branch_collides_too(graph: Graph) -> None:
 # --------------------------------------------------------------------------------------------- compaction
 
 
+@pytest.mark.costly
 def test_the_manifest_compacts_itself_and_loses_nothing(graph: Graph) -> None:
     commits = [send(graph, advance(graph, {PERSON: number})).commit for number in range(1, 2 * COMPACT_AT_FRAGMENTS)]
     manifest = manifest_of(graph)

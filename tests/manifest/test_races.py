@@ -21,7 +21,7 @@ from tests.selection import sized
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
 
-PROCESSES, ROUNDS = 8, sized(6, 50)
+PROCESSES, ROUNDS = sized(4, 8), sized(6, 50)
 ATTEMPTS = sized(8, 15)
 TYPES = tuple(f"T{number}" for number in range(PROCESSES))
 EIGHT_TYPES = "".join(f"node {name} {{ name: String @key }}\n" for name in TYPES)

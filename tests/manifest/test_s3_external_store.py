@@ -71,6 +71,7 @@ def test_the_name_of_a_deleted_branch_is_used_up_until_its_items_are_deleted(
     assert names(opened(ddb_location), "Person", "review/1") == ["ann", "cid"]
 
 
+@pytest.mark.slow
 def test_one_table_of_dynamodb_serves_one_bucket(ddb_location: Location, s3_server: S3Server, ddb_table: str) -> None:
     """Lance lists versions by prefix alone: the same prefix in another bucket is the same dataset to it."""
     graph = make_graph(ddb_location)

@@ -47,6 +47,7 @@ def objects_of(location: Location) -> dict[str, str]:
 # --------------------------------------------------------------------------------------------- init and open
 
 
+@pytest.mark.slow
 def test_a_new_graph_is_empty_and_whole(graph: Graph, location: Location) -> None:
     info = opened(location).info()
     assert info.head is not None
@@ -55,6 +56,7 @@ def test_a_new_graph_is_empty_and_whole(graph: Graph, location: Location) -> Non
     assert opened(location).schema.text == SCHEMA
 
 
+@pytest.mark.slow
 def test_a_second_init_changes_nothing(graph: Graph, location: Location) -> None:
     commit_rows(graph, {"Person": ["ann"]})
     before = {path: etag for path, etag in objects_of(location).items() if not path.startswith("__locks/")}
@@ -87,6 +89,7 @@ def test_read_only_never_writes_an_object(graph: Graph, location: Location) -> N
     assert objects_of(location) == before
 
 
+@pytest.mark.slow
 def test_a_pickled_graph_opens_again_with_its_options(graph: Graph) -> None:
     commit_rows(graph, {"Person": ["ann"]})
     assert names(cast("Graph", pickle.loads(pickle.dumps(graph))), "Person") == ["ann"]  # noqa: S301  our own bytes
@@ -112,6 +115,7 @@ def test_one_commit_shows_all_tables_at_once(graph: Graph, location: Location) -
     assert before.table("Person").count_rows() == 0
 
 
+@pytest.mark.slow
 def test_time_travel(graph: Graph, location: Location) -> None:
     first = commit_rows(graph, {"Person": ["ann"]}).commit
     second = commit_rows(graph, {"Person": ["bob"]}).commit
@@ -126,6 +130,7 @@ def test_time_travel(graph: Graph, location: Location) -> None:
         late.snapshot(at=99)
 
 
+@pytest.mark.slow
 def test_a_repeated_txn_changes_nothing(graph: Graph, location: Location) -> None:
     first = commit_rows(graph, {"Person": ["ann"]}, txn=("feed", 7))
     again = commit_rows(opened(location), {"City": ["rome"]}, txn=("feed", 7))
@@ -163,6 +168,7 @@ def test_the_manifest_compacts_itself_and_keeps_its_history(
 # --------------------------------------------------------------------------------------------- branches
 
 
+@pytest.mark.slow
 def test_a_branch_forks_a_table_on_its_first_write(graph: Graph, location: Location) -> None:
     commit_rows(graph, {"Person": ["ann"], "City": ["rome"]})
     graph.create_branch("review/june/1")
@@ -178,6 +184,7 @@ def test_a_branch_forks_a_table_on_its_first_write(graph: Graph, location: Locat
     assert names(late, "City", "review/june/1") == ["rome"]
 
 
+@pytest.mark.slow
 def test_a_branch_of_a_branch_and_of_an_old_commit(graph: Graph, location: Location) -> None:
     first = commit_rows(graph, {"Person": ["ann"]}).commit
     commit_rows(graph, {"Person": ["bob"]})
@@ -195,6 +202,7 @@ def test_a_branch_of_a_branch_and_of_an_old_commit(graph: Graph, location: Locat
     ]
 
 
+@pytest.mark.slow
 def test_names_that_cannot_stand_side_by_side_are_refused(graph: Graph) -> None:
     graph.create_branch("review/1")
     with pytest.raises(AlreadyExists):

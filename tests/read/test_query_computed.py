@@ -39,6 +39,7 @@ def computed(graph: Graph, expression: str) -> list[object]:
     return [row["x"] for row in graph.query(query).rows]
 
 
+@pytest.mark.costly
 def test_a_sum_of_thousands_of_terms(graph: Graph) -> None:
     assert computed(graph, " + ".join(["$n.a"] * TERMS)) == [3 * TERMS, None]
     assert computed(graph, " * ".join(["$n.a"] * 41)) == [None, None], "three to the power of 40 does not fit"

@@ -37,7 +37,7 @@ from tests.read.read_strategies import (
 )
 from tests.selection import sized
 
-WORLDS = sized(3, 12)
+WORLDS = sized(2, 12)
 THRESHOLDS = {
     (counting, "_WORTH_COLLAPSING"): 1,
     (counting, "_ROWS_PER_TUPLE"): 0,
@@ -53,7 +53,7 @@ THRESHOLDS = {
 
 def budget(examples: int) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=sized(examples, 120 * examples), suppress_health_check=slow)
+    return settings(max_examples=sized(examples, 200 * examples), suppress_health_check=slow)
 
 
 @pytest.fixture(scope="module")
@@ -121,60 +121,60 @@ both_sizes = pytest.mark.parametrize("sizes", ["as they are", "few rows are many
 
 
 @both_sizes
-@budget(18)
+@budget(11)
 @given(data=st.data())
 def test_patterns(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, reads(), sizes)
 
 
-@budget(25)
+@budget(14)
 @given(data=st.data())
 def test_conditions(worlds: list[World], data: st.DataObject) -> None:
     check(worlds, data, filters(), "as they are")
 
 
-@budget(25)
+@budget(14)
 @given(data=st.data())
 def test_computed_values(worlds: list[World], data: st.DataObject) -> None:
     check(worlds, data, computations(), "as they are")
 
 
 @both_sizes
-@budget(9)
+@budget(6)
 @given(data=st.data())
 def test_counts_of_walks(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, counts(), sizes)
 
 
 @both_sizes
-@budget(9)
+@budget(6)
 @given(data=st.data())
 def test_interfaces(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, interface_reads(), sizes)
 
 
 @both_sizes
-@budget(9)
+@budget(6)
 @given(data=st.data())
 def test_unions(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, unions(), sizes)
 
 
 @both_sizes
-@budget(9)
+@budget(6)
 @given(data=st.data())
 def test_joins(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, joins(), sizes)
 
 
 @both_sizes
-@budget(4)
+@budget(3)
 @given(data=st.data())
 def test_searches(worlds: list[World], sizes: str, data: st.DataObject) -> None:
     check(worlds, data, searches(), sizes)
 
 
-@budget(9)
+@budget(6)
 @given(data=st.data())
 def test_what_other_moments_left_in_memory_changes_nothing(worlds: list[World], data: st.DataObject) -> None:
     """Arrays of one version are made from those of another, and tables that nothing changed are shared."""
@@ -189,7 +189,7 @@ def test_what_other_moments_left_in_memory_changes_nothing(worlds: list[World], 
 @pytest.mark.parametrize(
     "reading", [reads(), counts(), joins(), unions(), interface_reads(), searches(), filters() | computations()]
 )
-@budget(4)
+@budget(3)
 @given(data=st.data())
 def test_with_hardly_enough_memory_the_answers_are_the_same(
     worlds: list[World], reading: st.SearchStrategy[Read], data: st.DataObject

@@ -17,6 +17,7 @@ from omnigraph.read.match import execute, pieces
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from tests import crash
 from tests.read.match.walked_graphs import Links, new_graph, people
+from tests.selection import daily
 
 MEGABYTE = 1024  # in the kilobytes of getrusage
 MANY = 30_000
@@ -50,8 +51,8 @@ def change(graph: Graph, number: int) -> None:
     graph.mutate(text, params={"code": code, "new": f"new {code}"} if "$new" in text else {"code": code})
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("commits", [30, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("strategy", daily(Strategy, [Strategy.AUTO]))
+@pytest.mark.parametrize("commits", [12, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_commits_that_land_meanwhile_are_not_seen(
     tmp_path: Path, strategy: Strategy, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ def fleet(fleet_template: Path, tmp_path: Path) -> Graph:
     return omnigraph.open(shutil.copytree(fleet_template, tmp_path / "fleet.og"))
 
 
-@pytest.fixture(params=["held", "staged"])
+@pytest.fixture(params=["held", pytest.param("staged", marks=pytest.mark.slow)])
 def staged_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Loads with their rows in memory, and with their rows staged while they are read, as if they were many.
 

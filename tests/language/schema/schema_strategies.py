@@ -19,8 +19,8 @@ _KEYWORDS = ("node", "edge", "interface", "implements", "enum", "key", "range", 
 
 
 def budget(examples: int) -> settings:
-    """So many examples, or fifty times as many when the large fuzz run is asked for."""
-    return settings(max_examples=sized(examples // 2, 12 * examples))
+    """Few examples by day; many times as many when the large fuzz run is asked for."""
+    return settings(max_examples=sized(examples // 4, 12 * examples))
 
 
 def _word(first: str) -> st.SearchStrategy[str]:

@@ -119,6 +119,7 @@ def file_of(table: Table, address: int) -> tuple[object, ...]:
     return files[address >> 32], address & 0xFFFFFFFF
 
 
+@pytest.mark.costly
 @given(seed=st.integers(0, 2**32 - 1), in_small_pieces=st.booleans())
 @settings(max_examples=sized(3, 6))
 def test_a_diff_says_what_the_model_says(template: Path, seed: int, in_small_pieces: bool) -> None:

@@ -310,6 +310,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.costly
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=sized(2, 4))
 def test_a_diff_applied_to_one_moment_gives_the_other(empty: Path, seed: int) -> None:

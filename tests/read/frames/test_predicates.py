@@ -298,6 +298,7 @@ def joined_comparisons() -> list[Predicate]:
     return [*plain, *map(Not, plain)]
 
 
+@pytest.mark.costly
 def test_lance_decides_what_is_pushed_as_a_mask_does(tmp_path: Path) -> None:
     entities = loaded(everything())
     table = tables.create_table(str(tmp_path / "table"), entities.rows, "test")

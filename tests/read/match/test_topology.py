@@ -229,6 +229,7 @@ CHANGES = st.lists(
 )
 
 
+@pytest.mark.costly
 @settings(max_examples=sized(6, 100))
 @given(CHANGES)
 def test_any_history_gives_what_a_fresh_build_gives(

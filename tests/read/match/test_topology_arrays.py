@@ -141,7 +141,13 @@ def test_weights_are_passed_on(walked: tuple[Edges, TraversalDirection], distinc
     assert propagate_weights(arrays, given_).tolist() == received
 
 
-@pytest.fixture(params=[(4_000_000, 2**26), (3, 2**26), (3, 11)], ids=["at once", "few steps", "few steps and marks"])
+@pytest.fixture(
+    params=[
+        pytest.param((4_000_000, 2**26), id="at once"),
+        pytest.param((3, 2**26), id="few steps", marks=pytest.mark.slow),
+        pytest.param((3, 11), id="few steps and marks"),
+    ]
+)
 def in_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Walks in one piece, and in as many as it takes."""
     steps, marks = cast("tuple[int, int]", request.param)

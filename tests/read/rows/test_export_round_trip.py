@@ -40,6 +40,7 @@ def empty_graph(template: Path) -> Generator[Graph]:
         yield omnigraph.open(shutil.copytree(template / "empty.og", Path(folder) / "graph.og"))
 
 
+@pytest.mark.costly
 @settings(shared, max_examples=sized(4, 100))
 @given(data=st.data())
 def test_jsonl_of_any_moment_and_branch_loads_back(template: Path, data: st.DataObject) -> None:

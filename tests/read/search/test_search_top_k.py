@@ -290,6 +290,7 @@ CONDITIONS: dict[str, set[int]] = {
 """Clauses, and the shelves that satisfy them: pushed down, not pushed down, and of a column that the table may lack."""
 
 
+@pytest.mark.costly
 @settings(max_examples=sized(8, 120))
 @given(
     documents_,

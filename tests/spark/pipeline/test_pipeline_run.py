@@ -113,6 +113,7 @@ def test_a_second_run_changes_nothing(graph: Graph, run: Run) -> None:
     assert (graph.commits("load/june"), graph.commits()) == commits
 
 
+@pytest.mark.slow
 def test_a_run_with_a_number_is_loaded_once(graph: Graph, run: Run) -> None:
     text = changed("from: main", 'from: main, txn: {app: nightly, number: "${NIGHT}"}')
     first = run(text, NIGHT="7")
@@ -157,6 +158,7 @@ class ScannedTables(Watched):
         self._is_check = self._is_check and step.kind != "check"
 
 
+@pytest.mark.slow
 def test_executors_read_the_rows_of_a_check(graph: Graph, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     people = [{"type": "Person", "data": {"name": f"p{number}", "age": number}} for number in range(40)]
     graph.load(people, branch="load/june", from_branch="main")
@@ -196,6 +198,7 @@ def test_rows_that_break_rules_are_all_told_and_change_nothing(
     nothing_happened(graph, spark)
 
 
+@pytest.mark.slow
 def test_a_check_of_rows_that_are_right_writes_nothing(graph: Graph, spark: SparkSession, run: Run) -> None:
     result = run(GOOD, check=True)
     assert (dict(result.load.nodes), result.load.commit, result.checks) == ({"Person": 2}, None, ())
@@ -236,6 +239,7 @@ def test_sources_that_spark_cannot_read_are_told_together_without_secrets(
     nothing_happened(graph, spark)
 
 
+@pytest.mark.slow
 def test_what_pyspark_would_log_of_a_failure_is_not_logged(run: Run) -> None:
     from pyspark.logger import PySparkLogger
 
@@ -373,6 +377,7 @@ def test_rejected_rows_are_kept_beside_the_graph(tmp_path: Path, run: Run) -> No
     assert "nobody" in rejected["message"]
 
 
+@pytest.mark.slow
 def test_spaces_in_paths_empty_sources_and_composite_keys(tmp_path: Path, spark: SparkSession) -> None:
     folder = tmp_path / "a b [1]"
     graph = make_project(folder)

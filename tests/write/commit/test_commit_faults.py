@@ -125,11 +125,9 @@ def test_one_fault_anywhere(template: Path, writer: str, place: int) -> None:
     assert set(told) == {"committed", "failed"}
 
 
-@pytest.mark.parametrize("locks", [pytest.param(FLOCK, marks=pytest.mark.slow), LEASE], ids=["flock", "lease"])
-@pytest.mark.parametrize(
-    "work",
-    [WRITERS["insert an edge"], pytest.param(WRITERS["delete a node with its edges"], marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("locks", [FLOCK, LEASE], ids=["flock", "lease"])
+@pytest.mark.parametrize("work", [WRITERS["insert an edge"], WRITERS["delete a node with its edges"]])
 def test_two_faults_anywhere(template: Path, work: WriteOperation[None], locks: LockSettings) -> None:
     told = {
         check_faults(template, work, "main", locks, (first, second))

@@ -230,7 +230,7 @@ def make_bank(folder: Path) -> Graph:
 
 
 @pytest.mark.parametrize(
-    "requests", [pytest.param(10, id="80 requests"), pytest.param(250, id="2000 requests", marks=pytest.mark.slow)]
+    "requests", [pytest.param(6, id="48 requests"), pytest.param(250, id="2000 requests", marks=pytest.mark.slow)]
 )
 def test_the_history_is_what_the_writers_were_told(tmp_path: Path, requests: int) -> None:
     graph = make_bank(tmp_path)

@@ -16,6 +16,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.table_versions import list_versions
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
+from tests.selection import daily
 from tests.write.evolve.people_graph import BEFORE, head, load, people, with_change
 from tests.write.writers import open_manifest
 
@@ -200,7 +201,7 @@ def go_on(found: list[tuple[str, str, str]]) -> None:
             raise
 
 
-@pytest.mark.parametrize("comer", COMERS)
+@pytest.mark.parametrize("comer", daily(COMERS, ["open", "write"]))
 def test_a_hard_drop_that_is_killed_before_the_values_go_is_finished_by_whoever_comes_next(
     template: Path, comer: str
 ) -> None:

@@ -200,7 +200,7 @@ def _joined(graph: Graph, branch: str, source: str) -> Commit | None:
     return next((each for each in graph.commits(branch) if head in each.parents[1:]), None)
 
 
-@pytest.mark.parametrize("name", daily(SCENARIOS, ["two tables into main", "one table into a fork, one adopted"]))
+@pytest.mark.parametrize("name", daily(SCENARIOS, ["two tables into main", "revert"]))
 def test_killed_anywhere_the_next_writer_goes_on(template: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = list(deaths(template, SCENARIOS[name]))
     assert {death.complete for death in found} == {True, False}

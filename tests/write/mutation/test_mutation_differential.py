@@ -82,7 +82,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=sized(14, 300), suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=sized(10, 300), suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(program=PROGRAMS)
 def test_a_graph_does_what_the_language_says(template: Path, program: list[list[Mutation]]) -> None:
     with TemporaryDirectory() as folder:

@@ -281,6 +281,7 @@ def test_numbers_that_do_not_fit(things: Graph, value: str, message: str) -> Non
 # --------------------------------------------------------------------------------------------- limits, explain, profile
 
 
+@pytest.mark.costly
 def test_large_values_and_many_statements_are_run(fleet: Graph) -> None:
     total = " + ".join(["1"] * 2_000)
     statements = setting("v", 'name: concat($v.name, "!")') * 200

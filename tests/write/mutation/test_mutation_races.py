@@ -62,7 +62,7 @@ def in_processes(uri: str, seed: int) -> list[tuple[str, str]]:
     return crash.run(write_at_random, uri, seed)
 
 
-@pytest.mark.parametrize("writer", [in_threads, in_processes])
+@pytest.mark.parametrize("writer", [pytest.param(in_threads, marks=pytest.mark.slow), in_processes])
 def test_writers_break_no_rule(tmp_path: Path, writer: Callable[[str, int], list[tuple[str, str]]]) -> None:
     graph = omnigraph.init(tmp_path / "places.og", SCHEMA)
     with ThreadPoolExecutor(2) as pool:

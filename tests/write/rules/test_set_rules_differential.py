@@ -99,7 +99,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=sized(25, 400), suppress_health_check=QUIET)
+@settings(max_examples=sized(12, 400), suppress_health_check=QUIET)
 @given(CHANGES, st.sampled_from(["looked up", "scanned", "in parts"]))
 def test_the_sql_says_what_plain_python_says(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, TableChange], way: str
