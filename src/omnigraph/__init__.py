@@ -9,7 +9,8 @@ from omnigraph import errors
 if TYPE_CHECKING:
     from omnigraph import pipeline
     from omnigraph.deadlines import Deadline
-    from omnigraph.graph import Graph, init, open  # noqa: A004  the public name
+    from omnigraph.graph import Graph, init
+    from omnigraph.remote import open_location as open  # noqa: A004  the public name
 
 __version__: str
 __all__ = ["Deadline", "Graph", "__version__", "errors", "init", "open", "pipeline"]
@@ -17,10 +18,14 @@ __all__ = ["Deadline", "Graph", "__version__", "errors", "init", "open", "pipeli
 
 def __getattr__(name: str) -> object:
     # Lance takes half a second to import, and the list of installed packages a twentieth: only who needs them waits.
-    if name in ("Graph", "init", "open"):
+    if name in ("Graph", "init"):
         from omnigraph import graph
 
         return getattr(graph, name)
+    if name == "open":
+        from omnigraph import remote
+
+        return remote.open_location
     if name == "Deadline":
         from omnigraph.deadlines import Deadline
 

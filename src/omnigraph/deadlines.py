@@ -67,6 +67,10 @@ class Deadline:
         if self._seconds is not None and self._end is not None and read_clock() >= self._end:
             raise DeadlineExceeded(self._seconds)
 
+    def find_remaining(self) -> float | None:
+        """Return the seconds that are left; None without a limit, and before the first call."""
+        return None if self._end is None else max(0.0, self._end - read_clock())
+
 
 class _CallDeadline(Deadline):
     """The deadline of a call that was given seconds: rows that are computed later have as many seconds again."""
@@ -83,6 +87,12 @@ def check_deadline() -> None:
     """Raise ``Cancelled`` or ``DeadlineExceeded`` if what this thread does must stop."""
     for deadline in _observed.get():
         deadline.check()
+
+
+def find_remaining_seconds() -> float | None:
+    """Return the seconds that are left for what this thread does; None without a limit."""
+    left = [seconds for deadline in _observed.get() if (seconds := deadline.find_remaining()) is not None]
+    return min(left, default=None)
 
 
 def observe(timeout: Timeout) -> AbstractContextManager[object]:

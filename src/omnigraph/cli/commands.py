@@ -58,6 +58,8 @@ COMMANDS = {
     "pipeline": Entry("pipeline", None, "Build a graph from tables: plan, check and run."),
     "serve": Entry("serve", "serve", "Serve a graph over HTTP."),
     "mcp": Entry("mcp", "mcp", "Serve a graph to an agent over stdin and stdout."),
+    "login": Entry("login", "login", "Keep the token of a server for later commands."),
+    "logout": Entry("login", "logout", "Forget the token of a server."),
     "token": Entry("token", None, "Create, list and revoke tokens for a server."),
     "schema": Entry("schema", None, "Check, compare, show and change schemas."),
 }

@@ -98,5 +98,7 @@ def mutate(
         query = compile_query(source, graph.schema.catalog, name)
         parameters = given.for_types(query.typed.parameters)
         result = graph.mutate(source, query.name, parameters, branch=branch, if_commit=if_commit, message=message)
-        session.output.show(MutationSummary(query.name, branch, session.actor, result))
+        # Of a graph on a server the actor is that of the token.
+        actor = session.actor if result.commit is None else result.commit.actor
+        session.output.show(MutationSummary(query.name, branch, actor, result))
     return 0

@@ -46,13 +46,18 @@ class Session:
         return named if named is not None else _nearest_graph(Path.cwd())
 
     def open(self, mode: Mode) -> Graph:
-        """Open the target graph."""
+        """Open the target graph: a folder, an object store, or a URL of a server."""
+        target = self.target()
+        is_remote = target.lower().startswith(("http://", "https://"))
+        if is_remote and self.actor is not None:
+            raise typer.TyperException("--as cannot be used with a URL: the actor is that of the token")
         graph = omnigraph.open(
-            self.target(),
+            target,
             mode,
             actor=self.actor,
             storage_options=self.storage_options,
-            durability=self.durability,
+            # The environment sets it for graphs on a disk; a server has its own.
+            durability=None if is_remote else self.durability,
             timeout=self.deadline,
             memory=self.memory,
         )

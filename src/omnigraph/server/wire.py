@@ -60,6 +60,7 @@ def commit_to_wire(commit: Commit) -> dict[str, Json]:
         "message": commit.message,
         "time": time_of(commit),
         "txn": None if commit.txn is None else f"{commit.txn[0]}:{commit.txn[1]}",
+        "upkeep": commit.upkeep,
     }
 
 
@@ -116,6 +117,7 @@ def snapshot_to_wire(snapshot: Snapshot, format_version: int) -> dict[str, Json]
             }
             for pin in pins
         ],
+        "schema_ir_hash": snapshot.schema_ir_hash,
         "branch": snapshot.branch,
         "commit": id_of(snapshot.commit),
     }

@@ -1,10 +1,10 @@
 """Find what differs between two snapshots: changed rows, diffs for users, and the change feed of a branch."""
 
 from omnigraph.read.changes.candidates import CandidateFragment, CandidateRows
-from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, compare_sides
+from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, Op, compare_sides
 from omnigraph.read.changes.compare_snapshots import find_changed_tables, find_table_candidates, read_changes
 from omnigraph.read.changes.cursor import BASELINE_HINT, CURSOR_PREFIX
-from omnigraph.read.changes.diff import Diff, compute_diff, read_diff_records
+from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges, compute_diff, read_diff_records
 from omnigraph.read.changes.equality import compare_values
 from omnigraph.read.changes.feed import BEGINNING, NOW, ChangeBlock, Changes, follow_changes, take_baseline
 
@@ -20,6 +20,9 @@ __all__ = [
     "Changes",
     "Diff",
     "DiffSide",
+    "EntityChange",
+    "Op",
+    "TypeChanges",
     "compare_sides",
     "compare_values",
     "compute_diff",

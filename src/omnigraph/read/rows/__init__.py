@@ -1,8 +1,8 @@
 """Read rows without a query: scans, one entity, its neighbors, blobs, and exports."""
 
 from omnigraph.read.rows.conditions import Filter, parse_filter
-from omnigraph.read.rows.export import ExportResult, Format, Target, export_lines, export_to, plan_export
-from omnigraph.read.rows.export_files import create_file
+from omnigraph.read.rows.export import ExportResult, Format, Target, Writable, export_lines, export_to, plan_export
+from omnigraph.read.rows.export_files import create_file, parse_local_path
 from omnigraph.read.rows.neighbors import Direction, OneDirection, count_edges_at, find_neighbors, slice_rows
 from omnigraph.read.rows.public_values import to_json_rows, to_public_batch, to_public_schema, to_python_rows
 from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
@@ -50,6 +50,7 @@ __all__ = [
     "Scan",
     "Target",
     "TypeRows",
+    "Writable",
     "blob_properties_of",
     "blob_to_text",
     "count_edges_at",
@@ -64,6 +65,7 @@ __all__ = [
     "measure_blob",
     "open_type_rows",
     "parse_filter",
+    "parse_local_path",
     "plan_export",
     "public_schema_of",
     "read_blob",

@@ -49,7 +49,11 @@ def read_one_blob(call: ServerCall) -> Answer:
         # Later pieces are of the same commit, whatever is written meanwhile.
         found = graph.blob(asked.type, asked.id, asked.property, offset, length, branch, commit or at)
         if found is None:
-            raise NotFound(f"'{asked.property}' of {asked.type} '{asked.id}' is null", hint="it has no blob")
+            raise NotFound(
+                f"'{asked.property}' of {asked.type} '{asked.id}' is null",
+                hint="it has no blob",
+                details={"absent": True},
+            )
         return found
 
     if wanted is None:

@@ -37,7 +37,7 @@ class FeedFields(RequestModel):
     cursor: str | None = None
     start: str | None = None
     type: Texts = None
-    limit: Annotated[int, Field(ge=1, le=_COMMITS)] = _COMMITS
+    limit: Annotated[int, Field(ge=0, le=_COMMITS)] = _COMMITS
     wait_ms: Annotated[int, Field(ge=0, le=_LONGEST_WAIT)] = 0
 
 

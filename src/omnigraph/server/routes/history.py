@@ -13,10 +13,10 @@ from pydantic import AwareDatetime, BeforeValidator
 from omnigraph.errors import Json, ParameterError
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import Diff
-from omnigraph.server.calls import JSON, NDJSON, Answer, Route, ServerCall
+from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
 from omnigraph.server.gate import Action
 from omnigraph.server.requests import Count, RequestModel, parse_txn
-from omnigraph.server.wire import commit_to_wire, id_of, join_chunks
+from omnigraph.server.wire import commit_to_wire, id_of, join_chunks, write_arrow
 
 _COMMITS: Final = 10_000
 _ANCESTORS: Final = 200
@@ -43,6 +43,8 @@ class CommitsFields(RequestModel):
     """``APP:N``: the commit that made it, or a later one of its application."""
     key: str | None = None
     """The idempotency key of a write of the caller, of the last day."""
+    upkeep: bool = False
+    """Whether to list commits too that changed no row."""
 
 
 class AncestryFields(RequestModel):
@@ -51,6 +53,7 @@ class AncestryFields(RequestModel):
     branch: str | None = None
     limit: Count = _ANCESTORS
     before: str | None = None
+    upkeep: bool = False
 
 
 class DiffFields(RequestModel):
@@ -76,7 +79,7 @@ def list_branch_commits(call: ServerCall) -> Answer:
         )
         return Answer({"commits": [] if found is None else [commit_to_wire(found)], "next": None})
     since: datetime | None = asked.since
-    commits = call.graph.graph.commits(asked.branch, None, asked.actor, since, asked.until)
+    commits = call.graph.graph.commits(asked.branch, None, asked.actor, since, asked.until, upkeep=asked.upkeep)
     return _page_of_commits([commit_to_wire(commit) for commit in commits], asked.before, min(asked.limit, _COMMITS))
 
 
@@ -108,7 +111,7 @@ def list_all_ancestry(call: ServerCall) -> Answer:
             "heads": [branch.name for branch in branches if branch.head == commit.id],
             "tags": [tag.name for tag in tags if tag.commit == commit.id],
         }
-        for commit in graph.ancestry(asked.branch)
+        for commit in graph.ancestry(asked.branch, upkeep=asked.upkeep)
     ]
     return _page_of_commits(commits, asked.before, min(asked.limit, _COMMITS))
 
@@ -121,6 +124,11 @@ def get_diff(call: ServerCall) -> Answer:
     if call.accept == NDJSON:
         lines = (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in _list_records(diff, asked))
         return Answer(commit=commit, stream=join_chunks(lines), media_type=NDJSON)
+    if call.accept == ARROW:
+        if asked.type is None or len(asked.type) != 1:
+            raise ParameterError("Arrow is a stream of one type", hint="name one type, or accept lines of JSON")
+        reader = diff.reader(asked.type[0])
+        return Answer(commit=commit, stream=join_chunks(write_arrow(reader.schema, reader)), media_type=ARROW)
     fields: dict[str, Json] = {**diff.heading(), "types_hidden": False, "next": None}
     if asked.view == "entities":
         records = list(islice(_list_records(diff, asked), asked.cursor, asked.cursor + asked.limit + 1))
@@ -148,7 +156,7 @@ def _list_records(diff: Diff, asked: DiffFields) -> Iterator[dict[str, Json]]:
 _G: Final = "/graphs/{graph_id}"
 ROUTES: Final = (
     Route("GET", f"{_G}/commits", list_branch_commits, Action.READ, query=CommitsFields),
-    Route("GET", f"{_G}/commits/{{commit}}", get_one_commit, Action.READ),
+    Route("GET", f"{_G}/commits/{{commit:path}}", get_one_commit, Action.READ),
     Route("GET", f"{_G}/ancestry", list_all_ancestry, Action.READ, query=AncestryFields),
-    Route("GET", f"{_G}/diff", get_diff, Action.READ, query=DiffFields, formats=(JSON, NDJSON)),
+    Route("GET", f"{_G}/diff", get_diff, Action.READ, query=DiffFields, formats=(JSON, NDJSON, ARROW)),
 )

@@ -97,7 +97,7 @@ def stream_rows(call: ServerCall, result: Result, *, is_safe: bool) -> Answer:
         commit=id_of(result.commit),
         stream=join_chunks(writers[call.accept]),
         media_type=call.accept,
-        headers={"Omnigraph-Branch": result.branch},
+        headers={"Omnigraph-Branch": result.branch, "Omnigraph-Query": result.query_name},
     )
 
 
@@ -118,7 +118,7 @@ def profile_read_query(call: ServerCall) -> Answer:
     graph = call.graph.graph
     profile = graph.profile(to_query_source(asked.query), asked.name, asked.params, branch=branch, at=at)
     commit = id_of(graph.snapshot(branch, at).commit)
-    shown = cast("dict[str, Json]", profile.to_json())
+    shown = {**cast("dict[str, Json]", profile.to_json()), "text": str(profile)}
     return Answer({"query_name": asked.name, **shown, "branch": branch, "commit": commit}, commit)
 
 

@@ -65,6 +65,13 @@ class NeighborFields(ReadPlace):
     offset: Count = 0
 
 
+class DegreeFields(ReadPlace):
+    """The edges of one node, counted."""
+
+    type: str
+    id: str
+
+
 class ExportFields(ReadPlace):
     """The types to export; all of them without names."""
 
@@ -79,6 +86,8 @@ def list_rows(call: ServerCall) -> Answer:
     graph = call.graph.graph
     read = graph.nodes if asked.entity == "node" else graph.edges
     scan = read(asked.type, _parse_filter(asked.filter), asked.columns, branch, at)
+    if call.accept == ARROW:
+        return _stream_arrow(asked.type, scan.schema, iter(scan), scan.branch, id_of(scan.commit))
     result = _to_result(asked.type, scan)
     if call.accept != JSON:
         return stream_rows(call, result, is_safe=asked.numbers == "safe")
@@ -101,6 +110,14 @@ def _parse_filter(text: str | None) -> Filter | None:
     return cast("Filter", found)
 
 
+def _stream_arrow(
+    name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch], branch: str, commit: str | None
+) -> Answer:
+    """Stream rows as Arrow, with the schema as it is: which columns are never null is part of it."""
+    headers = {"Omnigraph-Branch": branch, "Omnigraph-Query": name}
+    return Answer(commit=commit, stream=join_chunks(write_arrow(schema, batches)), media_type=ARROW, headers=headers)
+
+
 def _to_result(name: str, scan: Scan) -> Result:
     return Result(name, scan.schema, lambda: iter(scan), branch=scan.branch, commit=scan.commit)
 
@@ -115,10 +132,7 @@ def get_one_entity(call: ServerCall) -> Answer:
     rows = rows_to_wire(scan.to_arrow(), is_safe=asked.numbers == "safe")
     if not rows:
         raise NotFound(f"no {asked.type} '{asked.id}'", hint="check its id")
-    degrees: list[Json] = []
-    if asked.entity == "node":
-        counts = graph.degrees(asked.type, asked.id, branch=branch, at=at)
-        degrees = [{"edge": edge, "direction": way, "count": count} for (edge, way), count in counts.items()]
+    degrees = _list_degrees(call, asked.type, asked.id, branch, at) if asked.entity == "node" else []
     return Answer(
         {
             "entity": asked.entity,
@@ -134,6 +148,21 @@ def get_one_entity(call: ServerCall) -> Answer:
     )
 
 
+def _list_degrees(call: ServerCall, type_: str, id_: str, branch: str, at: str | None) -> list[Json]:
+    counts = call.graph.graph.degrees(type_, id_, branch=branch, at=at)
+    return [{"edge": edge, "direction": way, "count": count} for (edge, way), count in counts.items()]
+
+
+def count_degrees(call: ServerCall) -> Answer:
+    """Count the edges of a node by type and direction."""
+    asked = call.fields(DegreeFields)
+    branch, at = asked.place
+    snapshot = call.graph.graph.snapshot(branch, at)
+    commit = id_of(snapshot.commit)
+    degrees = _list_degrees(call, asked.type, asked.id, branch, at)
+    return Answer({"degrees": degrees, "branch": snapshot.branch, "commit": commit}, commit)
+
+
 def list_neighbors(call: ServerCall) -> Answer:
     """List edges of a node, and the nodes at their other ends."""
     asked = call.fields(NeighborFields)
@@ -141,6 +170,9 @@ def list_neighbors(call: ServerCall) -> Answer:
     graph = call.graph.graph
     snapshot = graph.snapshot(branch, at)
     commit = id_of(snapshot.commit)
+    if call.accept == ARROW:
+        whole = graph.neighbors(asked.type, asked.id, asked.edge, asked.direction, branch, at)
+        return _stream_arrow(asked.type, whole.schema, iter(whole.to_batches()), snapshot.branch, commit)
     found = graph.neighbors(
         asked.type, asked.id, asked.edge, asked.direction, branch, at, limit=asked.limit + 1, offset=asked.offset
     )
@@ -210,7 +242,8 @@ _G: Final = "/graphs/{graph_id}"
 ROUTES: Final = (
     Route("GET", f"{_G}/rows", list_rows, Action.READ, query=RowsFields, formats=ROW_FORMATS),
     Route("GET", f"{_G}/entity", get_one_entity, Action.READ, query=EntityFields),
-    Route("GET", f"{_G}/entity/neighbors", list_neighbors, Action.READ, query=NeighborFields),
+    Route("GET", f"{_G}/entity/neighbors", list_neighbors, Action.READ, query=NeighborFields, formats=(JSON, ARROW)),
+    Route("GET", f"{_G}/entity/degrees", count_degrees, Action.READ, query=DegreeFields),
     Route(
         "POST",
         f"{_G}/export",

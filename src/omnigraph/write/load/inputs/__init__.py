@@ -14,7 +14,7 @@ from omnigraph.write.load.inputs.load_input import (
 )
 from omnigraph.write.load.inputs.records import ObjectReader, parse_block, read_records
 from omnigraph.write.load.inputs.samples import read_sample
-from omnigraph.write.load.inputs.sources import LineBlock, RecordSource, ignore_bytes
+from omnigraph.write.load.inputs.sources import LineBlock, RecordSource, ignore_bytes, read_blocks
 from omnigraph.write.load.inputs.table_files import (
     DataFile,
     FileOptions,
@@ -61,6 +61,7 @@ __all__ = [
     "open_tables",
     "parse_block",
     "parse_file_options",
+    "read_blocks",
     "read_file_schema",
     "read_records",
     "read_sample",

@@ -1,0 +1,287 @@
+"""Requests to a server: authenticated, in time, repeated where that is safe. What goes wrong is an error of ours."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import IO, Final, Self, TypeAlias, TypeVar, cast
+from uuid import uuid4
+
+import httpx
+import orjson
+import pyarrow as pa
+from typing_extensions import Buffer
+
+from omnigraph.deadlines import check_deadline, find_remaining_seconds
+from omnigraph.errors import DeadlineExceeded, Json, OmniGraphError, OutcomeUnknown, ServerUnavailable
+from omnigraph.remote.error_bodies import make_unreachable, to_error
+from omnigraph.remote.graph_url import GraphUrl
+
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+OCTETS: Final = "application/octet-stream"
+ARROW: Final = "application/vnd.apache.arrow.stream"
+Fields: TypeAlias = Mapping[str, Json]
+Value = TypeVar("Value")
+
+_READ_RETRIES: Final = 2
+_CONNECT_SECONDS: Final = 10.0
+_LONGEST_SECONDS: Final = 3600.0
+_GRACE_SECONDS: Final = 5.0
+"""The server ends work in time by itself: it is asked what happened before the connection is given up."""
+_PAUSES: Final = (0.2, 1.0)
+_AHEAD_BYTES: Final = 1 << 20
+_UNAVAILABLE: Final = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent to the graph. ``content`` makes the body again for each attempt."""
+
+    method: str
+    path: str
+    query: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    body: Fields | None = None
+    accept: str = JSON
+    content: Callable[[], IO[bytes]] | None = None
+    content_type: str = NDJSON
+    byte_range: str | None = None
+
+
+class Connection:
+    """A graph on a server. Safe to share between threads."""
+
+    def __init__(self, url: GraphUrl, token: str | None) -> None:
+        self.url = url
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        # A redirect is never followed: it would carry the token to another place.
+        self._client = httpx.Client(base_url=url.origin, headers=headers, follow_redirects=False, trust_env=True)
+        self._finalizer = weakref.finalize(self, self._client.close)
+
+    def close(self) -> None:
+        """Close the connections. It happens by itself with the end of the last reference."""
+        self._finalizer()
+
+    # ----------------------------------------------------------------------------------------- reads
+
+    def read(self, path: str, query: Mapping[str, Json] | None = None, *, below_graph: bool = True) -> Fields:
+        """Return the JSON of a GET."""
+        request = Request("GET", self._full(path) if below_graph else path, query or {})
+        return _parse(self._retry(lambda: self._send(request, None)))
+
+    def ask(self, path: str, body: Fields) -> Fields:
+        """Return the JSON of a POST that only reads."""
+        return _parse(self._retry(lambda: self._send(Request("POST", self._full(path), body=body), None)))
+
+    def open_stream(self, request: Request) -> ByteStream:
+        """Open an answer that is read piece by piece. A stream that has begun is not repeated."""
+        full = replace(request, path=self._full(request.path))
+        return ByteStream(self._retry(lambda: self._send(full, None, stream=True)))
+
+    def _retry(self, attempt: Callable[[], Value]) -> Value:
+        """Repeat a read on connection errors, and while the server is unavailable."""
+        for pause in _PAUSES[:_READ_RETRIES]:
+            try:
+                return attempt()
+            except ServerUnavailable:
+                check_deadline()
+                time.sleep(min(pause, find_remaining_seconds() or pause))
+        return attempt()
+
+    # ----------------------------------------------------------------------------------------- writes
+
+    def write(self, request: Request, key: str | None = None) -> Fields:
+        """Send a write. With a key it is sent once more if the connection broke: the key keeps it from happening twice.
+
+        Raise ``OutcomeUnknown`` if the server cannot be reached to ask.
+        """
+        full = replace(request, path=self._full(request.path))
+        try:
+            return _parse(self._send(full, key))
+        except _Broken as broken:
+            if not broken.was_sent:
+                raise make_unreachable(broken.message) from broken
+            return self._ask_again(full, key, broken)
+
+    def _ask_again(self, request: Request, key: str | None, broken: _Broken) -> Fields:
+        unknown = OutcomeUnknown(None, f"the connection broke before the answer came: {broken.message}", key=key)
+        if key is None:
+            raise unknown from broken
+        try:
+            return _parse(self._send(request, key))
+        except (_Broken, ServerUnavailable) as error:
+            raise unknown from error
+
+    # ----------------------------------------------------------------------------------------- one request
+
+    def _full(self, path: str) -> str:
+        return f"{self.url.path}/{path}".rstrip("/")
+
+    def _send(self, asked: Request, key: str | None, *, stream: bool = False) -> httpx.Response:
+        """Send a request and return a good answer; anything else is raised."""
+        check_deadline()
+        remaining = find_remaining_seconds()
+        content = asked.content() if asked.content is not None else _encode_body(asked.body)
+        wait = min(_LONGEST_SECONDS, (remaining or _LONGEST_SECONDS) + _GRACE_SECONDS)
+        timeout = httpx.Timeout(wait, connect=min(_CONNECT_SECONDS, wait))
+        request = self._client.build_request(
+            asked.method,
+            asked.path,
+            params=httpx.QueryParams(_to_parameters(asked.query)),
+            content=content,
+            headers=_list_headers(asked, key, remaining),
+            timeout=timeout,
+        )
+        try:
+            answer = self._client.send(request, stream=stream)
+            if not answer.is_success:
+                answer.read()
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise _Broken(f"{self.url.origin} cannot be reached: {error}", was_sent=False) from error
+        except httpx.TimeoutException as error:
+            if remaining is not None and asked.method == "GET":
+                raise DeadlineExceeded(remaining) from error
+            raise _Broken(f"{self.url.origin} did not answer in time", was_sent=True) from error
+        except httpx.TransportError as error:
+            raise _Broken(f"{self.url.origin} broke the connection: {error}", was_sent=True) from error
+        finally:
+            if content is not None and not isinstance(content, bytes):
+                content.close()
+        if not answer.is_success:
+            raise _read_error(answer)
+        return answer
+
+
+def _encode_body(body: Fields | None) -> bytes | None:
+    return None if body is None else orjson.dumps(body)
+
+
+def _list_headers(asked: Request, key: str | None, remaining: float | None) -> dict[str, str]:
+    has_content = asked.content is not None
+    found = {
+        "Accept": asked.accept,
+        "Content-Type": asked.content_type if has_content else None if asked.body is None else JSON,
+        "Idempotency-Key": key,
+        "Omnigraph-Timeout-Ms": None if remaining is None else str(max(1, int(remaining * 1000))),
+        "Range": asked.byte_range,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class _Broken(ServerUnavailable):
+    """The connection failed. ``was_sent``: the request may have reached the server."""
+
+    def __init__(self, message: str, *, was_sent: bool) -> None:
+        super().__init__(message, hint="check the URL, and whether the server runs")
+        self.was_sent = was_sent
+
+    code = "server_unavailable"
+
+
+def make_key() -> str:
+    """Return a key for one write."""
+    return f"og-{uuid4().hex}"
+
+
+def _to_parameters(query: Mapping[str, Json]) -> list[tuple[str, str | int | float | bool | None]]:
+    pairs = (
+        (name, each)
+        for name, value in query.items()
+        for each in (cast("list[Json]", value) if isinstance(value, list | tuple) else [value])
+    )
+    return [
+        (name, str(each).lower() if isinstance(each, bool) else str(each)) for name, each in pairs if each is not None
+    ]
+
+
+def _parse(answer: httpx.Response) -> Fields:
+    try:
+        found = cast("object", orjson.loads(answer.read()))
+    except (orjson.JSONDecodeError, httpx.TransportError) as error:
+        raise make_unreachable(f"{answer.url} did not answer as a server of graphs") from error
+    if not isinstance(found, dict):
+        raise make_unreachable(f"{answer.url} did not answer as a server of graphs")
+    return cast("dict[str, Json]", found)
+
+
+def _read_error(answer: httpx.Response) -> OmniGraphError:
+    if answer.is_redirect:
+        return make_unreachable(f"{answer.url} redirects, which is not followed with a token")
+    try:
+        found = cast("object", orjson.loads(answer.content))
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or "error" not in found:
+        if answer.status_code == _UNAVAILABLE:
+            return ServerUnavailable("the server is unavailable", hint="try again later")
+        return make_unreachable(f"{answer.url} answered with status {answer.status_code}, and not as one of ours")
+    return to_error(answer.status_code, cast("dict[str, Json]", found))
+
+
+# --------------------------------------------------------------------------------------------- streams
+
+
+class ByteStream(io.RawIOBase):
+    """The bytes of an answer, read as they come. A short answer is read at once, so that its connection is free."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__()
+        self.headers: Mapping[str, str] = answer.headers
+        self._answer = answer
+        self._parts = answer.iter_raw() if "content-encoding" not in answer.headers else answer.iter_bytes()
+        self._waiting = b""
+        self._guard = threading.Lock()
+        ahead: list[bytes] = []
+        while sum(map(len, ahead)) < _AHEAD_BYTES:
+            part = self._next_part()
+            if not part:
+                break
+            ahead.append(part)
+        self._waiting = b"".join(ahead)
+
+    def _next_part(self) -> bytes:
+        try:
+            return next(self._parts, b"")
+        except httpx.TimeoutException as error:
+            raise make_unreachable("the server stopped in the middle of its answer") from error
+        except httpx.TransportError as error:
+            raise make_unreachable("the answer ended early: the server failed while it was sent") from error
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Read the next bytes."""
+        target = memoryview(buffer).cast("B")
+        with self._guard:
+            if not self._waiting:
+                self._waiting = self._next_part()
+            count = min(len(target), len(self._waiting))
+            target[:count] = self._waiting[:count]
+            self._waiting = self._waiting[count:]
+        return count
+
+    def close(self) -> None:
+        """Give up the rest of the answer."""
+        if not self.closed:
+            self._answer.close()
+        super().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines, without their ends."""
+        with io.BufferedReader(self, _AHEAD_BYTES) as reader:
+            for line in reader:
+                check_deadline()
+                yield line.rstrip(b"\n")
+
+    def open_arrow(self) -> pa.RecordBatchReader:
+        """Read the bytes as an Arrow stream."""
+        return pa.ipc.open_stream(pa.PythonFile(io.BufferedReader(self, _AHEAD_BYTES), "r"))

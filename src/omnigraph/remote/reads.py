@@ -1,0 +1,528 @@
+"""Verbs that read, of a graph on a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime
+from io import TextIOBase
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast, overload
+from urllib.parse import quote
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.arguments import check_calls
+from omnigraph.deadlines import CarriedDeadlines, Timeout, observe_timeouts
+from omnigraph.errors import Json, NotFound, OmniGraphError, ParameterError, Unsupported
+from omnigraph.graph import GraphInfo
+from omnigraph.language.schema import Schema
+from omnigraph.language.source import Source
+from omnigraph.manifest.commit_list import CommitList
+from omnigraph.manifest.history import Commit
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read import rows
+from omnigraph.read.changes import ChangeBlock, Changes, Diff
+from omnigraph.read.memory import MemoryLimit
+from omnigraph.read.profile import Profile
+from omnigraph.read.result import Result
+from omnigraph.remote.base import MEMORY_REASON, RemoteBase, list_objects, place_of, txn_text
+from omnigraph.remote.connection import ARROW, NDJSON, OCTETS, Fields, Request
+from omnigraph.remote.results import (
+    RemoteChanges,
+    RemoteDiff,
+    RemoteRows,
+    RemoteScan,
+    read_bytes,
+    to_result,
+)
+from omnigraph.remote.wire_values import (
+    read_query_text,
+    refuse_given,
+    to_commit_of_wire,
+    to_json_value,
+    to_reference_text,
+)
+from omnigraph.write.commit import Recovery
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from omnigraph.analytics import Analysis, GraphProjection
+    from omnigraph.spark.graph import SparkGraph
+
+_COMMIT_ID_LENGTH = 26
+_PAGE = 1_000
+
+
+@observe_timeouts
+@check_calls
+class RemoteReads(RemoteBase):
+    """Read a graph on a server."""
+
+    def query(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+        memory: MemoryLimit = None,
+    ) -> Result:
+        """Run a query on one snapshot: the newest, or the one at a commit, a manifest version or a time."""
+        refuse_given(MEMORY_REASON, memory=memory)
+        body = _query_body(source, name, params, branch, at)
+        return to_result(self._open_rows(Request("POST", "query", body=body, accept=ARROW)))
+
+    def _open_rows(self, request: Request) -> RemoteRows:
+        return RemoteRows(self._connection, request, self._find_commit_by_id)
+
+    def explain(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> str:
+        """Return the plan of a query, or of a mutation with a match, with the estimated rows of each step."""
+        return str(self._connection.ask("explain", _query_body(source, name, params, branch, at))["plan"])
+
+    def profile(
+        self,
+        source: str | Path | Source,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+        memory: MemoryLimit = None,
+    ) -> Profile:
+        """Run a query and measure the rows and the time of each step. Of a mutation only the match runs."""
+        refuse_given(MEMORY_REASON, memory=memory)
+        return RemoteProfile(self._connection.ask("profile", _query_body(source, name, params, branch, at)))
+
+    def nodes(
+        self,
+        name: str,
+        filter: rows.Filter | None = None,  # noqa: A002  as in the base
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> rows.Scan:
+        """Scan the nodes of a type as Arrow, lazily."""
+        return self._scan("node", name, filter, columns, branch, at)
+
+    def edges(
+        self,
+        name: str,
+        filter: rows.Filter | None = None,  # noqa: A002  as in the base
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> rows.Scan:
+        """Scan the edges of a type as Arrow, lazily."""
+        return self._scan("edge", name, filter, columns, branch, at)
+
+    def _scan(
+        self,
+        kind: str,
+        name: str,
+        given: rows.Filter | None,
+        columns: Sequence[str] | None,
+        branch: str,
+        at: Reference | None,
+    ) -> RemoteScan:
+        query: dict[str, Json] = {"entity": kind, "type": name, **place_of(branch, at)}
+        if given is not None:
+            query["filter"] = orjson.dumps(to_json_value(given)).decode()
+        if columns is not None:
+            if not columns or any("," in column for column in columns):
+                raise ParameterError(f"columns is {list(columns)!r}", hint="name the columns, or leave it out")
+            query["columns"] = ",".join(columns)
+        return RemoteScan(self._open_rows(Request("GET", "rows", query, accept=ARROW)))
+
+    def get(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in the base
+        columns: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> dict[str, object] | None:
+        """Return one node or edge by its id, or a node by the values of its key; None if there is none."""
+        type_ = rows.require_type(self._schema_for(branch, at).catalog, name)
+        found = self._scan(
+            type_.table_key.kind, type_.name, {"id": rows.resolve_id(type_, id)}, columns, branch, at
+        ).to_arrow()
+        return rows.to_python_rows(found.to_batches()[0])[0] if found.num_rows else None
+
+    def _schema_for(self, branch: str, at: Reference | None) -> Schema:
+        return self._parse_schema(self._connection.read("schema", place_of(branch, at)))
+
+    def _resolve(self, name: str, key: rows.Key, branch: str, at: Reference | None) -> str:
+        """Return the id of a node. Only a key that is not a text needs the schema."""
+        if isinstance(key, str):
+            return key
+        return rows.resolve_id(rows.require_type(self._schema_for(branch, at).catalog, name), key)
+
+    def neighbors(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in the base
+        edge: str | None = None,
+        direction: rows.Direction = "out",
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        timeout: Timeout = None,
+    ) -> pa.Table:
+        """Return the outgoing or incoming edges of a node, or both, with the node at the other end of each."""
+        query: dict[str, Json] = {
+            "type": name,
+            "id": self._resolve(name, id, branch, at),
+            "edge": edge,
+            "direction": direction,
+            **place_of(branch, at),
+        }
+        found = self._open_rows(Request("GET", "entity/neighbors", query, accept=ARROW))
+        return rows.slice_rows(pa.Table.from_batches(found.read(), found.schema), offset, limit)
+
+    def degrees(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in the base
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+    ) -> dict[tuple[str, rows.OneDirection], int]:
+        """Count the edges of a node by edge type and direction. A loop counts in both directions."""
+        query: dict[str, Json] = {"type": name, "id": self._resolve(name, id, branch, at), **place_of(branch, at)}
+        found = self._connection.read("entity/degrees", query)
+        return {
+            (str(each["edge"]), cast("rows.OneDirection", each["direction"])): cast(int, each["count"])
+            for each in list_objects(found, "degrees")
+        }
+
+    def blob(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in the base
+        property: str,  # noqa: A002  as in the base
+        offset: int = 0,
+        length: int | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        *,
+        timeout: Timeout = None,
+    ) -> bytes | None:
+        """Read a blob, whole or in part; None if there is no blob."""
+        query: dict[str, Json] = {
+            "type": name,
+            "id": self._resolve(name, id, branch, at),
+            "property": property,
+            **place_of(branch, at),
+        }
+        if offset < 0 or (length is not None and length < 0):
+            raise ParameterError(f"offset is {offset} and length is {length}", hint="give numbers of bytes, 0 or more")
+        try:
+            return self._read_blob(query, offset, length)
+        except NotFound as missing:
+            if missing.details.get("absent"):
+                return None
+            raise
+
+    def _read_blob(self, query: Mapping[str, Json], offset: int, length: int | None) -> bytes:
+        whole = Request("GET", "blob", query, accept=OCTETS)
+        if offset == 0 and length is None:
+            return read_bytes(self._connection.open_stream(whole))
+        # A blob that is not there is an error, whatever part of it is asked for.
+        parts: list[bytes] = []
+        first, end = offset, None if length is None else offset + length
+        while end is None or first < end or not parts:
+            last = "" if end is None else str(max(first, end - 1))
+            try:
+                stream = self._connection.open_stream(replace(whole, byte_range=f"bytes={first}-{last}"))
+            except OmniGraphError as error:
+                if "range begins after the end" not in error.message:
+                    raise
+                break
+            parts.append(read_bytes(stream))
+            first += len(parts[-1])
+        return b"".join(parts)[:length]
+
+    @overload
+    def export(
+        self,
+        target: None = None,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: Literal["jsonl"] = "jsonl",
+        *,
+        timeout: Timeout = None,
+    ) -> Iterator[str]: ...
+
+    @overload
+    def export(
+        self,
+        target: rows.Target,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: rows.Format = "jsonl",
+        *,
+        timeout: Timeout = None,
+    ) -> rows.ExportResult: ...
+
+    def export(
+        self,
+        target: rows.Target | None = None,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        format: rows.Format = "jsonl",  # noqa: A002  as in the base
+        *,
+        timeout: Timeout = None,
+    ) -> Iterator[str] | rows.ExportResult:
+        """Export the graph, or some types, as lines of JSON, to a path or an open stream; or yield the lines."""
+        if format != "jsonl":
+            raise Unsupported("a server exports lines of JSON", hint='use format="jsonl", or nodes(...).to_arrow()')
+        body: dict[str, Json] = place_of(branch, at)
+        if types is not None:
+            body["type_names"] = list(types)
+        stream = self._connection.open_stream(Request("POST", "export", body=body, accept=NDJSON))
+        if target is None:
+            return CarriedDeadlines().iterate(lambda: (f"{line.decode()}\n" for line in stream.lines()))
+        counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
+        catalog = self._schema_for(branch, at).catalog
+        for type_ in catalog.types():
+            if types is None or type_.name in types:
+                counts[type_.table_key.kind][type_.name] = 0
+        path = rows.parse_local_path(target) if isinstance(target, str | os.PathLike) else None
+        with nullcontext(target) if path is None else rows.create_file(path) as file:
+            for line in stream.lines():
+                _write_line(file, line)
+                record = cast("Mapping[str, str]", orjson.loads(line))
+                kind = "edge" if "edge" in record else "node"
+                counts[kind][record.get("edge") or record["type"]] += 1
+        commit = stream.headers.get("omnigraph-commit")
+        shown = None if commit is None else self._find_commit_by_id(commit)
+        where = None if path is None else str(path)
+        return rows.ExportResult(shown, branch, "jsonl", where, counts["node"], counts["edge"])
+
+    @property
+    def analytics(self) -> GraphProjection:
+        """Refuse: algorithms run where the graph is."""
+        raise Unsupported("algorithms do not run over a server", hint="open the graph where it is stored")
+
+    def analyses(self, branch: str = MAIN, *, timeout: Timeout = None) -> list[Analysis]:
+        """Refuse: algorithms run where the graph is."""
+        raise Unsupported("algorithms do not run over a server", hint="open the graph where it is stored")
+
+    def spark(self, session: SparkSession | None = None) -> SparkGraph:
+        """Refuse: Spark reads the tables themselves."""
+        raise Unsupported("Spark reads the tables of a graph", hint="open the graph where it is stored")
+
+    # ----------------------------------------------------------------------------------------- history
+
+    def info(self) -> GraphInfo:
+        """Return location, format, branches, newest commit, and row counts on main."""
+        found = self._connection.read("")
+        head = cast("Mapping[str, Json] | None", found["head"])
+        return GraphInfo(
+            self.uri,
+            "ro" if found["read_only"] else self.mode,
+            cast(int, found["format"]),
+            cast("str | None", found["schema_ir_hash"]),
+            tuple(cast("Sequence[str]", found["branches"])),
+            None if head is None else to_commit_of_wire(head),
+            cast("Mapping[str, int]", found["nodes"]),
+            cast("Mapping[str, int]", found["edges"]),
+        )
+
+    def commits(
+        self,
+        branch: str = MAIN,
+        limit: int | None = None,
+        actor: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        upkeep: bool = False,
+    ) -> CommitList:
+        """List the commits of a branch, newest first; with ``upkeep`` also those that changed no row."""
+        query: dict[str, Json] = {"branch": branch, "actor": actor, "upkeep": upkeep or None}
+        query |= {"since": to_reference_text(since), "until": to_reference_text(until)}
+        return self._list_commits("commits", query, limit)
+
+    def ancestry(self, branch: str | None = None, limit: int | None = None, *, upkeep: bool = False) -> CommitList:
+        """List all commits, or the ancestors of one branch with merged ones: newest first, children before parents."""
+        return self._list_commits("ancestry", {"branch": branch, "upkeep": upkeep or None}, limit)
+
+    def _list_commits(self, path: str, query: Mapping[str, Json], limit: int | None) -> CommitList:
+        if limit is not None and limit < 0:
+            raise ParameterError(f"limit is {limit}", hint="give the number of commits to list")
+        commits = CommitList()
+        before: Json = None
+        while limit is None or len(commits) < limit:
+            wanted = _PAGE if limit is None else min(_PAGE, limit - len(commits))
+            found = self._connection.read(path, {**query, "limit": wanted, "before": before})
+            commits += [to_commit_of_wire(each) for each in list_objects(found, "commits")]
+            before = found["next"]
+            if before is None:
+                break
+        for commit in commits:
+            self._remember(commit)
+        return commits
+
+    def commit(self, ref: Reference) -> Commit:
+        """Return one commit: by id or tag, or the newest at a version or time of main."""
+        text = to_reference_text(ref)
+        assert text is not None, "a reference was given"
+        if len(text) == _COMMIT_ID_LENGTH and text.isalnum():
+            return self._find_commit_by_id(text)
+        return to_commit_of_wire(self._connection.read(f"commits/{quote(text, safe='')}"))
+
+    def find_commit(
+        self,
+        branch: str = MAIN,
+        *,
+        txn: tuple[str, int] | None = None,
+        key: str | None = None,
+        actor: str | None = None,
+    ) -> Commit | None:
+        """Return the commit that a write with this ``txn`` or key has made on a branch; None if there is none."""
+        refuse_given("a key belongs to the actor of the token", actor=actor)
+        if (txn is None) == (key is None):
+            raise ParameterError("a write is found by its txn or by its key", hint="give one of them")
+        found = self._connection.read("commits", {"branch": branch, "txn": txn_text(txn), "key": key})
+        return next((to_commit_of_wire(each) for each in list_objects(found, "commits")), None)
+
+    def snapshot(self, branch: str = MAIN, at: Reference | None = None) -> Snapshot:
+        """Return a snapshot: the newest, or the one at a commit, a manifest version or a time."""
+        return self._take_snapshot(branch, at)
+
+    def schema_at(self, ref: Reference, branch: str = MAIN) -> Schema:
+        """Return the schema at a commit, a version, a time or a tag."""
+        return self._schema_for(branch, ref)
+
+    def diff(
+        self,
+        a: Reference,
+        b: Reference | None = None,
+        *,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        timeout: Timeout = None,
+    ) -> Diff:
+        """Compare A with B: each a branch, a commit, a tag, or a version or time of ``branch``."""
+        query: dict[str, Json] = {"a": to_reference_text(a), "b": to_reference_text(b), "branch": branch}
+        if types is not None:
+            query["type"] = list(types)
+        return self._open_diff(query)
+
+    def _open_diff(self, query: Mapping[str, Json]) -> RemoteDiff:
+        heading = self._connection.read("diff", query)
+        before, after = (self._snapshot_of(cast("Fields", heading[side])) for side in ("before", "after"))
+        pinned: dict[str, Json] = {"a": before.commit and before.commit.id, "b": after.commit and after.commit.id}
+        return RemoteDiff(self._connection, {**query, **pinned, "commit": None}, before, after)
+
+    def _snapshot_of(self, found: Fields) -> Snapshot:
+        return self._take_snapshot(str(found["branch"]), cast("str | None", found["commit"]))
+
+    def changes(
+        self,
+        start: str | None = None,
+        cursor: str | None = None,
+        *,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        timeout: Timeout = None,
+    ) -> Changes:
+        """Follow changes commit by commit, from ``"now"``, the ``"beginning"``, ``"after:REF"``, or a cursor."""
+        chosen: Json = None if types is None else list(types)
+        query: dict[str, Json] = {"branch": branch, "start": start, "cursor": cursor, "type": chosen}
+
+        def make_diff(commit: Commit) -> Diff:
+            # The first commit has no parent; it makes the tables, which are empty.
+            before = commit.parents[0] if commit.parents else commit.id
+            return self._open_diff({"a": before, "b": commit.id, "branch": commit.branch, "type": chosen})
+
+        return RemoteChanges(self._connection, query, make_diff)
+
+    def baseline(
+        self,
+        at: Reference | None = None,
+        *,
+        branch: str = MAIN,
+        types: Collection[str] | None = None,
+        timeout: Timeout = None,
+    ) -> ChangeBlock:
+        """Refuse: a baseline is read where the graph is."""
+        raise Unsupported(
+            "a baseline is not read over a server yet", hint="use export(), and changes() from its commit"
+        )
+
+    def recoveries(self) -> list[Recovery]:
+        """Refuse: recoveries are read where the graph is."""
+        raise Unsupported("recoveries are not listed over a server", hint="open the graph where it is stored")
+
+
+class RemoteProfile(Profile):
+    """A query that ran on a server."""
+
+    __slots__ = ("_found",)
+    _found: Fields
+
+    def __init__(self, found: Fields) -> None:  # pyright: ignore[reportMissingSuperCall]  the plan is on the server
+        object.__setattr__(self, "_found", found)
+        object.__setattr__(self, "row_count", found["row_count"])
+        object.__setattr__(self, "seconds", cast(float, found["milliseconds"]) / 1000)
+
+    def __str__(self) -> str:
+        return str(self._found["text"])
+
+    def to_json(self) -> Json:
+        """Return the profile as JSON, with the operators nested as in the plan."""
+        return {name: self._found[name] for name in ("row_count", "milliseconds", "plan")}
+
+
+def _query_body(
+    source: str | Path | Source,
+    name: str | None,
+    params: Mapping[str, object] | None,
+    branch: str,
+    at: Reference | None,
+) -> dict[str, Json]:
+    body: dict[str, Json] = {"query": read_query_text(source), **place_of(branch, at)}
+    if name is not None:
+        body["name"] = name
+    if params is not None:
+        body["params"] = to_json_value(params)
+    return body
+
+
+def _write_line(file: object, line: bytes) -> None:
+    if isinstance(file, TextIOBase):
+        file.write(f"{line.decode()}\n")
+    else:
+        cast("rows.Writable", file).write(line + b"\n")
