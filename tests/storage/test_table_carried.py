@@ -15,8 +15,10 @@ from omnigraph.storage.staging import IndexKind, StagedChange
 from omnigraph.storage.table import Access, Table
 from omnigraph.storage.table_upkeep import (
     build_index,
+    can_grow,
     carry_over_indexes,
     carry_over_rewrites,
+    choose_segment,
     compact,
     plan_compaction,
     run_compaction,
@@ -241,3 +243,17 @@ def test_after_a_cleanup_nobody_knows_what_happened(table: Table) -> None:
     staged, now = build(table, B), chain(add(12), add(13))(table)
     tables.drop_versions(now, [table.version + 1])
     assert carry_over_indexes(staged, table, now) is None
+
+
+@pytest.mark.parametrize("kind", [B, T, V])
+def test_an_index_grows_unless_rows_have_kept_their_row_ids(table: Table, kind: IndexKind) -> None:
+    """Lance would find the older text of such a row in the older segment."""
+    column = COLUMNS[kind]
+    added = add(12)(indexing(column, kind)(table))
+    lacking = choose_segment(added, column)
+    assert lacking == (3,)
+    assert can_grow(added, column, kind, lacking)
+    moved = tables.merge_rows(added, rows(1, word="black"), on="id")
+    lacking = choose_segment(moved, column)
+    assert lacking == (3, 4)
+    assert can_grow(moved, column, kind, lacking) is (kind is B)

@@ -14,6 +14,7 @@ import omnigraph
 from omnigraph.errors import ConflictError, NotFound
 from omnigraph.graph import Graph
 from omnigraph.language.schema import TableKey
+from omnigraph.storage import table_upkeep
 from omnigraph.storage.staging import IndexKind
 from omnigraph.write import indexes
 from omnigraph.write.executor import LocalExecutor
@@ -185,6 +186,66 @@ def test_only_indexes_that_lag_are_rebuilt(shelf: Graph) -> None:
     assert {index.table_key for index in report.built} == {"node:Book"}
     assert set(indexed(shelf, "Book").values()) == {3}
     assert shelf.snapshot().pins["edge:Near"] == near
+
+
+def segments_of(graph: Graph, column: str) -> list[set[int]]:
+    """The fragments of each segment of an index of books."""
+    table = graph.snapshot().table("Book")
+    return [set(each.fragment_ids) for each in table_upkeep.index_segments(table, f"{column}_idx")]
+
+
+FOXES = 'query q() { match { $b: Book  search($b.title, "fox") } return { $b.code as code } order { code } }'
+NEAREST = "query q() { match { $b: Book } return { $b.code as code } order { nearest($b.gist, [0.0, 1.0]) } limit 2 }"
+
+
+def test_indexes_grow_by_the_rows_that_they_lack(shelf: Graph) -> None:
+    more = [{**BOOK, "code": f"c{number}"} for number in range(20)]
+    shelf.load([{"type": "Book", "data": each} for each in more])
+    ensure_indexes(shelf._manifest, "main")
+    first = segments_of(shelf, "title")
+    shelf.load([{"type": "Book", "data": {**BOOK, "code": "d", "title": "A fox", "gist": [0.0, 2.0]}}])
+    ensure_indexes(shelf._manifest, "main")
+    added = {max(shelf.snapshot().table("Book").fragment_rows())}
+    for column in ("id", "title", "gist"):
+        assert segments_of(shelf, column) == [*first, added], column
+    assert set(indexed(shelf, "Book").values()) == {23}
+    assert len(shelf.query(FOXES).rows) == 22
+    assert shelf.query(NEAREST).rows[0] == {"code": "d"}
+
+
+def test_a_changed_row_is_not_found_by_what_it_said_before(shelf: Graph) -> None:
+    more = [{**BOOK, "code": f"c{number}"} for number in range(20)]
+    shelf.load([{"type": "Book", "data": each} for each in more])
+    ensure_indexes(shelf._manifest, "main")
+    shelf.mutate('query q() { update Book set { title: "Ships", gist: [0.0, 1.0], pages: 9 } where code = "c7" }')
+    ensure_indexes(shelf._manifest, "main")
+    assert set(indexed(shelf, "Book").values()) == {22}
+    assert "c7" not in [row["code"] for row in shelf.query(FOXES).rows]
+    assert shelf.query(NEAREST).rows[0] == {"code": "c7"}
+    pages = "query q() { match { $b: Book { pages: 7 } } return { count($b) as n } }"
+    assert shelf.query(pages).rows == [{"n": 20}]
+
+
+@pytest.mark.parametrize("rows", [1, 500_000])
+def test_vectors_are_indexed_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(indexes, "MIN_ROWS_IN_A_SEGMENT", rows)
+    graph = omnigraph.init(tmp_path / "docs.og", "node Doc { code: String @key  gist: Vector(2)? @index }")
+    for number in range(4):
+        gist = None if number == 1 else [float(number), 1.0]
+        graph.load([{"type": "Doc", "data": {"code": f"d{number}", "gist": gist}}])
+    executor = TwoTasks()
+    ensure_indexes(graph._manifest, "main", executor=executor)
+    assert indexed(graph, "Doc") == {"id": 4, "code": 4, "gist": 4}
+    nearest = (
+        "query q() { match { $d: Doc } return { $d.code as code } order { nearest($d.gist, [3.0, 1.0]) } limit 3 }"
+    )
+    assert [row["code"] for row in graph.query(nearest).rows] == ["d3", "d2", "d0"]
+
+
+class TwoTasks(LocalExecutor):
+    """An executor that could run two tasks at the same time."""
+
+    parallelism = 2
 
 
 def test_rows_that_were_deleted_do_not_make_an_index_lag(shelf: Graph) -> None:

@@ -12,15 +12,20 @@ from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Final, Protocol, cast
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from lance.dataset import Index as Segment
 from lance.dataset import LanceOperation
 from lance.fragment import FragmentMetadata, LanceFragment
 from lance.optimize import Compaction, CompactionOptions, CompactionTask, RewriteResult
 
 from omnigraph.errors import HistoryGone
+from omnigraph.storage.columns import column_of
 from omnigraph.storage.lance_internals import print_highest_fragment_id, translate_errors
 from omnigraph.storage.staging import IndexKind, StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.table import ROW_CREATED_AT, Table
 from omnigraph.storage.table_writes import stage_operation, write_durably
 
 _KEEPS_FRAGMENTS: Final = frozenset({"Append", "Delete", "Update", "CreateIndex", "Rewrite", "ReserveFragments"})
@@ -56,8 +61,18 @@ def build_segment(table: Table, column: str, kind: IndexKind, fragments: Sequenc
             name=index_name(column),
             replace=True,
             num_partitions=1 if kind is IndexKind.IVF_FLAT else None,
+            ivf_centroids=_make_center(table, column) if kind is IndexKind.IVF_FLAT else None,
             fragment_ids=list(fragments),
         )
+
+
+def _make_center(table: Table, column: str) -> npt.NDArray[np.float32]:
+    """Return the center of the only partition of a vector index, which is searched whole: so any center will do.
+
+    A given one needs no training, and segments with the same one can be built apart from each other.
+    """
+    dimension = cast("pa.FixedSizeListType[pa.DataType, int]", table.schema.field(column).type).list_size
+    return np.zeros((1, dimension), np.float32)
 
 
 def merge_segments(table: Table, segments: Sequence[Segment]) -> Segment:
@@ -71,8 +86,27 @@ def replace_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange 
     return _stage_segments(table, list(built.values()))
 
 
+def can_grow(table: Table, column: str, kind: IndexKind, fragments: Sequence[int]) -> bool:
+    """Return whether a further segment over some fragments, beside those that exist, makes an index complete.
+
+    Lance finds what a row said before it was changed in the older segment of a text or vector index, if the row has
+    kept its row id. Such rows were created before that segment was built.
+    """
+    if kind is IndexKind.BTREE:
+        return True
+    kept = [
+        each for each in index_segments(table, index_name(column)) if not set(fragments).intersection(each.fragment_ids)
+    ]
+    built = max((each.dataset_version for each in kept), default=-1)
+    return all(
+        pc.min(cast("pa.UInt64Array", column_of(batch, ROW_CREATED_AT))).as_py() > built
+        for batch in table.scan([ROW_CREATED_AT], in_fragments=fragments)
+        if batch.num_rows
+    )
+
+
 def choose_segment(table: Table, column: str) -> tuple[int, ...]:
-    """Return the fragments of a segment that would complete a BTREE; empty if it covers all, or if there is none.
+    """Return the fragments of a segment that would complete an index; empty if it covers all, or if there is none.
 
     It covers the rows that no segment covers, and takes in the segments that are not much larger. So there are few of
     them, and a row is indexed again only a few times, however many small commits follow each other.

@@ -11,7 +11,7 @@ meanwhile; newer rows are scanned until the next build. An index whose rows were
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
@@ -274,8 +274,8 @@ class _SegmentTask:
 def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Executor) -> StagedChange | None:
     """Stage an index for each column, all in one change. A column without values is left out.
 
-    The index of a large table is built in segments, which are then joined. A vector index is built as a whole, because
-    each segment would have its own partitions.
+    An index that exists grows by the rows that it lacks. What many rows need is built in segments, which are then
+    joined.
     """
     required = {column: kind for column, kind in kinds.items() if has_indexable_rows(table, column, kind)}
     pieces = [piece for column, kind in required.items() for piece in _plan_segments(table, column, kind, executor)]
@@ -285,15 +285,26 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     divided = {column: tuple(each) for column, each in segments.items() if len(each) > 1}
     joined = executor.run(partial(table_upkeep.merge_segments, table), list(divided.values()))
     whole = {column: each[0] for column, each in segments.items()}
-    return table_upkeep.replace_indexes(table, {**whole, **dict(zip(divided, joined, strict=True))})
+    return table_upkeep.extend_indexes(table, {**whole, **dict(zip(divided, joined, strict=True))})
 
 
 def _plan_segments(table: Table, column: str, kind: IndexKind, executor: Executor) -> Iterator[_SegmentTask]:
-    rows = table.fragment_rows()
+    chosen, every = set(_choose_fragments(table, column, kind)), table.fragment_rows()
+    rows = {fragment: count for fragment, count in every.items() if fragment in chosen}
     share = -(-sum(rows.values()) // executor.parallelism)
-    groups = [tuple(rows)] if kind is IndexKind.IVF_FLAT else group_evenly(rows, max(MIN_ROWS_IN_A_SEGMENT, share))
+    groups = group_evenly(rows, max(MIN_ROWS_IN_A_SEGMENT, share))
     for group in groups:
         yield _SegmentTask(column, kind, group, len(groups) == 1)
+
+
+def _choose_fragments(table: Table, column: str, kind: IndexKind) -> Collection[int]:
+    """Return the fragments that an index is to be built over: those that it lacks, and all if it cannot grow."""
+    every = table.fragment_rows().keys()
+    present = table.list_indexes().get(table_upkeep.index_name(column))
+    if present is None or present.kind != kind.value:
+        return every
+    lacking = table_upkeep.choose_segment(table, column)
+    return lacking if lacking and table_upkeep.can_grow(table, column, kind, lacking) else every
 
 
 def _build_segment(table: Table, piece: _SegmentTask) -> table_upkeep.Segment:
