@@ -75,8 +75,8 @@ SHAPES: Final = {
     "the first in order": f"match {{ {TWO_HOPS} }} return {{ $a.name as a, $b.name as b, $c.name as c }} "
     "order { $c.seen, $a.name desc } limit 7 offset 2",
     "rows in order": "match { $a: Person  $a knows $b } return { $a.name as a, $b.name as b } order { $b.seen desc }",
-    "what is not there": f"match {{ $a: Person  not {{ {TWO_HOPS.removeprefix('$a: Person')}  $c.age > 78 }} }} "
-    "return { count($a) as n }",
+    "what is not there": f"match {{ $a: Person  not {{ {TWO_HOPS.removeprefix('$a: Person')}  $c.age > 78  "
+    "$c.age > $b.age } } return { count($a) as n }",
     "walks that close": "match { $a: Person  $a knows $b  $b knows{2,3} $a } return { count($a) as n }",
     "optional walks": "match { $a: Person  optional { $a knows $b  $b.age > 70 } } return { $a.city, count($b) as n }",
     "paths": "match { $a: Person  $a $w:knows{1,2} $b } return { hops($w) as h, count($a) as n }",

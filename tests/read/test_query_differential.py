@@ -41,6 +41,7 @@ WORLDS = sized(2, 12)
 THRESHOLDS = {
     (counting, "_WORTH_COLLAPSING"): 1,
     (counting, "_ROWS_PER_TUPLE"): 0,
+    (expanding, "_TESTED_AT_ONCE"): 1,
     (expanding, "_WORTH_PROPAGATING"): 1,
     (execute, "_FIRST_PIECE"): 1,
     (pieces, "PIECE_ROWS"): 3,

@@ -29,13 +29,20 @@ from omnigraph.language.query.plan import (
     TopRanked,
     With,
     Without,
+    variables_bound_by,
     variables_of,
 )
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, Mask, Positions, evaluate_predicate, number_tuples
 from omnigraph.read.match import pieces
 from omnigraph.read.match.counting import reduce_frame
-from omnigraph.read.match.expand import execute_connect, execute_connect_edges, execute_expand, execute_expand_edges
+from omnigraph.read.match.expand import (
+    execute_connect,
+    execute_connect_edges,
+    execute_expand,
+    execute_expand_edges,
+    keep_rows_that_lead_on,
+)
 from omnigraph.read.match.join import (
     cross_frames,
     find_join_comparison,
@@ -121,21 +128,21 @@ def _make_runner(
     *,
     is_streamed: bool = False,
 ) -> PieceRunner:
-    tasks = _group_into_tasks(steps)
+    tasks = _group_into_tasks(steps, is_test=drop_done is not None)
     return PieceRunner(tasks, _execute_task, _execute_right, context, drop_done, is_streamed)
 
 
 # --------------------------------------------------------------------------------------------- one operator
 
 
-def _group_into_tasks(steps: Sequence[SpineStep]) -> list[Task]:
+def _group_into_tasks(steps: Sequence[SpineStep], *, is_test: bool) -> list[Task]:
     tasks: list[Task] = []
     for step in steps:
         below = tasks[-1] if tasks else None
         if below is not None and below.join is None and _is_join(below.plan, step.plan):
-            tasks[-1] = Task(below.plan, step.needed, cast(Select, step.plan))
+            tasks[-1] = Task(below.plan, step.needed, is_test, cast(Select, step.plan))
         else:
-            tasks.append(Task(step.plan, step.needed))
+            tasks.append(Task(step.plan, step.needed, is_test))
     return tasks
 
 
@@ -232,6 +239,8 @@ def _execute_traversal(
     ends = (plan.source, plan.destination) if isinstance(plan, Connect | ConnectEdges) else (plan.source,)
     for end in ends:
         frame = frame.drop_absent(end)
+    if task.is_test and isinstance(plan, Expand | ExpandEdges) and not task.needed & variables_bound_by(plan):
+        return keep_rows_that_lead_on(frame, plan, context)
     match plan:
         case Expand():
             return execute_expand(frame, plan, task.needed, context)

@@ -40,6 +40,7 @@ from omnigraph.read.match.topology import (
     Neighbourhood,
     are_neighbours,
     count_hops,
+    expand_ranges,
     find_edges,
     find_edges_between,
     find_neighbours,
@@ -51,6 +52,8 @@ from omnigraph.read.memory import QueryMemory
 _LARGEST_COMPACT: Final = 2**31 - 1
 _PAIR_BYTES: Final = 48
 """What it takes to find a pair of a row and a neighbour, beside the row that is made of it."""
+_TESTED_AT_ONCE: Final = 65_536
+"""Of so many hops some are tested first: most rows need no more of them."""
 _WORTH_PROPAGATING: Final = 1_000
 """With fewer rows, making each is faster than touching every edge of the type."""
 
@@ -80,14 +83,62 @@ def execute_expand(frame: Frame, plan: Expand, needed: Variables, context: Query
     return expand(frame, plan, edges, context.memory, entity_filter)
 
 
+def keep_rows_that_lead_on(frame: Frame, plan: Expand | ExpandEdges, context: QueryContext) -> Frame:
+    """Keep the rows from which a traversal leads anywhere. It asks whether, not where, and how often."""
+    if isinstance(plan, Expand) and not bounds_of(plan).is_single_hop:
+        if plan.predicates or plan.minimum > 1:
+            return execute_expand(frame, plan, frozenset(), context)
+        if plan.minimum == 0:
+            return frame
+    # The nearest destination of any other walk is one hop away.
+    edges = _load_edges(frame, plan, context)
+    entity_filter = _make_filter(_conditions_of(plan), context)
+    if entity_filter is None:
+        return frame.filter(count_hops(edges.adjacency, edges.sources) > 0)
+    distinct, numbers = np.unique(edges.sources, return_inverse=True)
+    return frame.filter(_find_any(plan, edges, distinct, entity_filter, context.memory)[numbers])
+
+
+def _conditions_of(plan: Expand | ExpandEdges) -> _Conditions:
+    conditions: _Conditions = {TableKey.of_node(plan.destination_type): (plan.destination, plan.predicates)}
+    if isinstance(plan, ExpandEdges):
+        conditions[TableKey.of_edge(plan.edge_type)] = (plan.edge_variable, plan.edge_predicates)
+    return conditions
+
+
+def _find_any(
+    plan: Expand | ExpandEdges,
+    edges: WalkContext,
+    sources: Positions,
+    entity_filter: EntityFilter,
+    memory: QueryMemory,
+) -> Mask:
+    """Return for each source whether a hop leads to something that passes: a few hops of each at first, then more."""
+    begins, ends = edges.adjacency.find_ranges(sources)
+    found = np.zeros(len(sources), np.bool_)
+    left = np.flatnonzero(begins < ends)
+    # What is looked up is read from the storage: once for all.
+    most = _TESTED_AT_ONCE if edges.strategy is Strategy.ARRAYS else total_hops(edges.adjacency, sources)
+    while len(left):
+        allowed = max(1, min(most, memory.left // _PAIR_BYTES) // len(left))
+        upto = np.minimum(begins[left] + allowed, ends[left])
+        with memory.hold(int((upto - begins[left]).sum()) * _PAIR_BYTES):
+            rows, places = expand_ranges(begins[left], upto)
+            if isinstance(plan, ExpandEdges):
+                mask = _apply_filter(entity_filter, edges.edges, edges.adjacency.take_edges(places))
+                rows, places = (rows, places) if mask is None else (rows[mask], places[mask])
+            mask = _apply_filter(entity_filter, edges.nodes, edges.adjacency.take_neighbours(places))
+            found[left[rows if mask is None else rows[mask]]] = True
+        begins[left] = upto
+        left = left[~found[left] & (begins[left] < ends[left])]
+        most *= 4
+    return found
+
+
 def execute_expand_edges(frame: Frame, plan: ExpandEdges, context: QueryContext) -> Frame:
     """Return the rows of an :class:`ExpandEdges`."""
-    conditions: _Conditions = {
-        TableKey.of_node(plan.destination_type): (plan.destination, plan.predicates),
-        TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates),
-    }
     edges = _load_edges(frame, plan, context)
-    return expand_edges(frame, plan, edges, context.memory, _make_filter(conditions, context))
+    return expand_edges(frame, plan, edges, context.memory, _make_filter(_conditions_of(plan), context))
 
 
 def execute_connect(frame: Frame, plan: Connect, needed: Variables, context: QueryContext) -> Frame:

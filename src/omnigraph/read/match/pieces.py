@@ -30,6 +30,8 @@ class Task:
 
     plan: StepPlan
     needed: Variables
+    is_test: bool = False
+    """Whether it is asked only if there are rows, and not how many."""
     join: Select | None = None
     right: Frame | None = None
     """The right side of a product, once it is computed: it is the same for all pieces of the left."""
