@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
-from ulid import ULID
-
 from omnigraph.errors import HistoryGone, NotFound, RecoveryError
 from omnigraph.maintain.relocation import relocate_branches
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN, CommitRecord
+from omnigraph.manifest.rows import MAIN, CommitRecord, make_ulid
 from omnigraph.manifest.snapshot import Pin, list_pins, make_entry, open_pin
 from omnigraph.storage.locks import HeldLock, branch_lock
 from omnigraph.storage.table import Table, TableCommit, open_table
@@ -215,7 +213,7 @@ def _publish_heads(
 ) -> CommitRecord:
     """Publish the newest versions of the tables in one commit."""
     request = PublishRequest(
-        CommitIntent(str(ULID()), manifest.schema_hash(), actor, "repair of drift"),
+        CommitIntent(make_ulid(), manifest.schema_hash(), actor, "repair of drift"),
         updates=tuple(make_entry(manifest, each.pin, each.head) for each in drifted),
         expected={each.pin.table_key: each.pin.version for each in drifted},
         incarnation=manifest.read_incarnation(branch),

@@ -6,8 +6,6 @@ stamp is complete and one without is reported as unfinished.
 
 from __future__ import annotations
 
-from ulid import ULID
-
 from omnigraph.arguments import check_text
 from omnigraph.errors import AlreadyExists, ConflictError, HistoryGone, NotFound, StorageError, Unsupported
 from omnigraph.language.schema import EdgeType, NodeType, Schema, table_directory
@@ -24,6 +22,7 @@ from omnigraph.manifest.rows import (
     TableVersion,
     encode_rows,
     locate_manifest_file,
+    make_ulid,
 )
 from omnigraph.manifest.settings import GraphSettings, keep_first_settings, read_settings, replace_settings
 from omnigraph.storage import table_writes as tables
@@ -166,5 +165,5 @@ def _list_genesis_rows(location: Location, schema: Schema, actor: str | None) ->
         directory = table_directory(type_.table_key)
         file = locate_manifest_file(location, directory, None, 1)
         rows += [Registration(type_.table_key, directory), TableVersion(type_.table_key, 1, None, 0, file)]
-    commit = CommitRecord(str(ULID()), None, 1, now_microseconds(), actor=actor, schema_ir_hash=schema.hash)
+    commit = CommitRecord(make_ulid(), None, 1, now_microseconds(), actor=actor, schema_ir_hash=schema.hash)
     return [*rows, commit, HeadPointer(MAIN, commit.id, None), SchemaHead(schema.hash)]

@@ -11,14 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
-from ulid import ULID
-
 from omnigraph.errors import LockTimeout
 from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.manifest import contract, genesis, migrations
 from omnigraph.manifest.handle import DIRECTORY, Manifest, refuse_file, unfinished_graph
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
-from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.rows import MAIN, make_ulid
 from omnigraph.manifest.settings import GraphSettings, choose_settings
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -107,7 +105,7 @@ def _adopt_schema(manifest: Manifest, applied: Schema) -> None:
     contract.keep_schema(manifest.objects, applied)
     with branch_lock(manifest.location, MAIN, manifest.locks) as held:
         request = PublishRequest(
-            CommitIntent(str(ULID()), applied.hash, message=ADOPTION_MESSAGE),
+            CommitIntent(make_ulid(), applied.hash, message=ADOPTION_MESSAGE),
             new_schema=applied.hash,
             replaces_schema=manifest.schema_hash(),
         )

@@ -66,6 +66,14 @@ SCHEMA = pa.schema(
 )
 
 
+def make_ulid() -> str:
+    """Make an id that sorts by the time of its making: of a commit, or of an operation."""
+    # Reading needs no new id, and this import takes as long as that of all of Lance's Python.
+    from ulid import ULID
+
+    return str(ULID())
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
     """A table of the graph and its folder, relative to the root."""

@@ -12,13 +12,11 @@ from functools import partial
 from itertools import takewhile
 from typing import Final
 
-from ulid import ULID
-
 from omnigraph.errors import DriftDetected, HistoryGone, NotFound
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import to_commit
 from omnigraph.manifest.publisher import CommitIntent
-from omnigraph.manifest.rows import MAIN, CommitRecord
+from omnigraph.manifest.rows import MAIN, CommitRecord, make_ulid
 from omnigraph.manifest.snapshot import Pin, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.locks import HeldLock
@@ -62,7 +60,7 @@ def is_foreign_commit(commit: TableCommit) -> bool:
 def restore_to_pins(manifest: Manifest, held: HeldLock, branch: str, drifted: Sequence[TableHead]) -> CommitRecord:
     """Restore tables to their pins, whatever was committed after them, and publish that."""
     # The commit and its Restores share one id: by that the audit recognises a repair of drift.
-    commit_id = str(ULID())
+    commit_id = make_ulid()
     restored = [restore_table(manifest, held, each, commit_id) for each in drifted]
     intent = CommitIntent(commit_id, manifest.schema_hash(), RECOVERY_ACTOR)
     return publish_restored(manifest, held, branch, drifted, restored, intent).commit

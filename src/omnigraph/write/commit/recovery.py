@@ -13,14 +13,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from ulid import ULID
-
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, LockTimeout, NotFound, RecoveryError
 from omnigraph.manifest import opening
 from omnigraph.manifest.contract import load_schema_of, project_root_files
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
-from omnigraph.manifest.rows import MAIN, Registration, SchemaHead, TableVersion, Tombstone
+from omnigraph.manifest.rows import MAIN, Registration, SchemaHead, TableVersion, Tombstone, make_ulid
 from omnigraph.manifest.snapshot import Pin, make_entry, make_pointer_entry, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import table_writes as tables
@@ -288,7 +286,7 @@ def _roll_forward(
     new_schema = sidecar.schema_ir_hash if sidecar.replaces_schema is not None else None
     request = PublishRequest(
         CommitIntent(
-            sidecar.commit_id or str(ULID()),
+            sidecar.commit_id or make_ulid(),
             sidecar.schema_ir_hash,
             RECOVERY_ACTOR,
             sidecar.message,
@@ -374,7 +372,7 @@ def roll_back(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar)
         branch,
         heads,
         restored,
-        CommitIntent(str(ULID()), manifest.schema_hash(), RECOVERY_ACTOR, upkeep=sidecar.writer_kind.is_upkeep),
+        CommitIntent(make_ulid(), manifest.schema_hash(), RECOVERY_ACTOR, upkeep=sidecar.writer_kind.is_upkeep),
         instead_of=sidecar.commit_id,
     )
 

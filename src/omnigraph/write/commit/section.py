@@ -14,14 +14,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
 
-from ulid import ULID
-
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, StorageError, ValidationError
 from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, check_if_commit, find_repeated
 from omnigraph.manifest.references import take_snapshot
-from omnigraph.manifest.rows import MAIN, SchemaHead
+from omnigraph.manifest.rows import MAIN, SchemaHead, make_ulid
 from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
@@ -166,7 +164,7 @@ def _begin_attempt(
     incarnation = manifest.read_incarnation(options.branch)
     if options.incarnation not in (None, incarnation):
         raise _make_recreated_error(options)
-    return CommitAttempt(manifest, operation, options, str(ULID()), str(ULID()), incarnation)
+    return CommitAttempt(manifest, operation, options, make_ulid(), make_ulid(), incarnation)
 
 
 # --------------------------------------------------------------------------------------------- before the lock
@@ -210,7 +208,7 @@ def _hand_over_long_tables(
     # With if_commit there is no room for another commit: such tables are staged under the lock.
     if not inherited or options.if_commit is not None:
         return basis
-    intent = CommitIntent(str(ULID()), options.schema_ir_hash, options.actor, HANDOFF_MESSAGE)
+    intent = CommitIntent(make_ulid(), options.schema_ir_hash, options.actor, HANDOFF_MESSAGE)
     return basis.with_owned_tables(
         publish_handoff(attempt.manifest, options.branch, inherited, intent, attempt.incarnation)
     )
