@@ -15,6 +15,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.read.frames import Strategy
 from omnigraph.read.match import join
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query, run_query
+from omnigraph.storage import table
 from omnigraph.storage.table import Table
 from tests.counting import counting_scans
 
@@ -89,6 +90,42 @@ def test_a_snapshot_of_the_head_is_kept_until_something_changes(graph: Graph) ->
     assert after.commit != before.commit
     graph.create_branch("b")
     assert graph.snapshot("b").pins == after.pins
+
+
+def test_after_a_commit_no_table_is_opened_again(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer hands over what it committed, and what did not change stays open."""
+    text = 'match { $p: Person { name: "p1" }  $p knows $q } return { $q.name }'
+    assert len(ask(graph, text)) == 7
+    people, opened, open_ = graph.snapshot().table("Person"), list[str](), table._open
+
+    def counting(uri: str, branch: str | None, version: int | None, access: table.Access) -> Table:
+        opened.append(Path(uri).name)
+        return open_(uri, branch, version, access)
+
+    graph.mutate('query q() { insert Knows { from: "p1", to: "p9" } }')
+    monkeypatch.setattr(table, "_open", counting)
+    assert len(ask(graph, text)) == 8
+    assert graph.snapshot().table("Person").dataset is people.dataset
+    assert opened == []
+    # Another handle has nothing to hand over.
+    there = og.open(graph.uri)
+    assert len(ask(there, text)) == 8
+    assert len(opened) > 1
+
+
+def test_tables_of_a_branch_that_was_created_anew_are_opened_again(graph: Graph) -> None:
+    found: list[object] = []
+    for age in (1, 2):
+        graph.create_branch("b")
+        update = 'query q($age: I64) { update Person set { age: $age } where name = "p7" }'
+        graph.mutate(update, params={"age": age}, branch="b")
+        graph.snapshot("b").table("Person")
+        graph.mutate('query q() { insert Knows { from: "p1", to: "p9" } }', branch="b")
+        found += graph.query('query q() { match { $p: Person { name: "p7" } } return { $p.age } }', branch="b").rows
+        if age == 1:
+            # Through another handle, so that this one is not told.
+            og.open(graph.uri).delete_branch("b")
+    assert found == [{"p.age": 1}, {"p.age": 2}]
 
 
 def test_a_plan_is_kept_for_sizes_and_not_beyond_its_query(graph: Graph) -> None:

@@ -74,6 +74,8 @@ class Manifest:
         """Cache of what a sequence of schemas changed, by their hashes."""
         self.head_snapshots: dict[str, tuple[ManifestView, Snapshot]] = {}
         """Cache of the snapshot of each branch's head, with the view that it shows. Its tables stay open."""
+        self.committed: dict[str, Table] = {}
+        """The newest version of each table that was committed here on main, by its path, open for the next read."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
         self.on_crowded: Callable[[str, frozenset[str]], object] | None = None
@@ -168,19 +170,21 @@ class Manifest:
     def _read(
         self, branch: str, incarnation: str | None, kept: tuple[ManifestView, Table] | None, *, with_lineage: bool
     ) -> tuple[ManifestView, Table]:
-        if kept is not None and kept[0].incarnation == incarnation and self._extends(kept[1]):
-            view, table = kept
-            if table.has_successor():
-                table = self.open(branch)
-            view = extend_view(view, table, with_lineage=with_lineage)
+        has_moved = kept is None or kept[0].incarnation != incarnation or kept[1].has_successor()
+        if kept is not None and not has_moved:
+            table = kept[1]
+            view = extend_view(kept[0], table, with_lineage=with_lineage)
+        elif kept is not None and kept[0].incarnation == incarnation and self._can_extend(kept[1]):
+            table = self.open(branch)
+            view = extend_view(kept[0], table, with_lineage=with_lineage)
         else:
             table = self.open(branch)
             view = read_view(table, branch, incarnation, with_lineage=with_lineage)
         return self._add_legacy_history(view, table), table
 
-    def _extends(self, table: Table) -> bool:
+    def _can_extend(self, table: Table) -> bool:
         """Return whether a view can be extended. Below format 4 a migration would add its history a second time."""
-        return migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST or not table.has_successor()
+        return migrations.stamp_of(table) >= migrations.LINEAGE_IN_MANIFEST
 
     def view_at(self, branch: str, version: int) -> ManifestView:
         """Return the view of a branch at a version, without lineage."""
@@ -315,6 +319,7 @@ class Manifest:
         """Drop the cached views of all branches."""
         with self._guard:
             self.head_snapshots.clear()
+            self.committed.clear()
             self._views.clear()
             self._newest_main = None
 

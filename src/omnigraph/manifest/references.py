@@ -106,6 +106,8 @@ def _keep_head_snapshot(manifest: Manifest, view: ManifestView, schema: SchemaHe
     if kept is not None and kept[0] is view and kept[1].read_under == schema:
         return kept[1]
     shown = _show_tables(manifest, view, view.data_head).read_with(schema)
+    if kept is not None and kept[0].incarnation == view.incarnation:
+        shown.keep_open(kept[1])
     manifest.head_snapshots[view.branch] = (view, shown)
     return shown
 

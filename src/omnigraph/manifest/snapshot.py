@@ -84,6 +84,14 @@ class Snapshot:
     def _open(self, pin: Pin) -> Table:
         return open_pin(self._manifest, pin).with_lag(self.column_lag(pin.table_key))
 
+    def keep_open(self, before: Snapshot) -> None:
+        """Use the open tables of an earlier head of the same branch that are the same here."""
+        if (before.read_under, before.written_under) != (self.read_under, self.written_under):
+            return
+        # Another branch may have been re-created meanwhile; then its versions are others.
+        shown = (pin for pin in self.pins.values() if pin.branch in (None, self.branch))
+        self._opened.update({pin: before._opened[pin] for pin in shown if pin in before._opened})
+
     def column_lag(self, table_key: str) -> ColumnLag:
         """Return how the columns of a table differ from the properties that it is read with."""
         return NO_LAG if self.lag is None else self.lag.column_lag(table_key)
@@ -130,6 +138,10 @@ def list_pins(view: ManifestView) -> dict[str, Pin]:
 
 def open_pin(manifest: Manifest, pin: Pin) -> Table:
     """Open the table of a pin at exactly its version. The ref of its branch is not needed."""
+    committed = manifest.committed.get(pin.location)
+    # Main is never re-created, so a number there means one version.
+    if pin.branch is None and committed is not None and committed.version == pin.version:
+        return committed.with_own_handle()
     try:
         return open_table(manifest.location.join(pin.location), pin.branch, pin.version, manifest.access)
     except (NotFound, HistoryGone) as missing:
@@ -165,4 +177,6 @@ def make_pointer_entry(manifest: Manifest, pin: Pin) -> TableVersion:
 def make_entry(manifest: Manifest, pin: Pin, table: Table) -> TableVersion:
     """Return the row that publishes a table as the successor of its pin."""
     file = locate_manifest_file(manifest.location, pin.location, table.branch, table.version)
+    if table.branch is None:
+        manifest.committed[pin.location] = table
     return TableVersion(pin.table_key, table.version, table.branch, table.count_rows(), file)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance.fragment import FragmentMetadata
+from lance.fragment import FragmentMetadata, LanceFragment
 
 from omnigraph.storage.columns import Rows, column_of
 from omnigraph.storage.lance_internals import DeletionFile, identify_data_file, read_deletions
@@ -26,6 +26,10 @@ _ROWS_LISTED: Final = 4096
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 _FEW: Final = 16
 """Up to one row in this many is fetched individually; for more the whole fragment is read."""
+
+_FEW_FRAGMENTS: Final = 4
+_SMALL_FRAGMENT: Final = 256
+"""Up to so many fragments of so many rows are fetched one by one: a scan costs more than they hold."""
 
 _DETACHED: Final = 2**63
 """Versions from here on are detached: row ids and row versions are meaningless in them."""
@@ -153,6 +157,22 @@ def read_rows(
     yield from _read_few(table, few, columns)
 
 
+def are_few_small(fragments: Collection[TableFragment]) -> bool:
+    """Whether fragments are so few and small that :func:`take_fragment` is cheaper than a scan."""
+    return len(fragments) <= _FEW_FRAGMENTS and all(
+        each.num_rows <= _SMALL_FRAGMENT and each.deletion_file is None for each in fragments
+    )
+
+
+def take_fragment(table: Table, fragment: TableFragment, columns: Sequence[str]) -> pa.Table:
+    """Fetch the rows of a small fragment from which nothing was deleted, in order."""
+    found = table.access.written.find(fragment.files, table.dataset, columns)
+    if found is not None:
+        return found
+    with table.reading():
+        return _get_fragments(table, [fragment])[0].take(list(range(fragment.num_rows)), columns=list(columns))
+
+
 def _read_whole(
     table: Table, fragment: TableFragment, columns: Sequence[str], offsets: Numbers | None
 ) -> Iterator[pa.RecordBatch]:
@@ -183,13 +203,8 @@ def _scan_fragments(
     table: Table, fragments: Sequence[TableFragment], columns: Sequence[str], filter_: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     with table.reading():
-        found = [table.dataset.get_fragment(each.id) for each in fragments]
-        there = [each for each in found if each is not None]
-        if len(there) < len(found):
-            missing = {each.id for each in fragments} - {each.fragment_id for each in there}
-            raise ValueError(f"{table.subject} has no fragment {missing} at version {table.version}")
         yield from table.dataset.scanner(
-            fragments=there,
+            fragments=_get_fragments(table, fragments),
             columns=list(columns),
             filter=filter_,
             with_row_address=True,
@@ -198,6 +213,15 @@ def _scan_fragments(
             batch_readahead=1,
             io_buffer_size=2 * _BYTES_AT_ONCE,
         ).to_batches()
+
+
+def _get_fragments(table: Table, fragments: Sequence[TableFragment]) -> list[LanceFragment]:
+    found = [table.dataset.get_fragment(each.id) for each in fragments]
+    there = [each for each in found if each is not None]
+    if len(there) < len(found):
+        missing = {each.id for each in fragments} - {each.fragment_id for each in there}
+        raise ValueError(f"{table.subject} has no fragment {missing} at version {table.version}")
+    return there
 
 
 def _numbers(rows: Rows, column: str) -> Numbers:

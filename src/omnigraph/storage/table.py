@@ -33,6 +33,7 @@ from omnigraph.storage.lance_internals import (
     read_version_hint,
     translate_errors,
 )
+from omnigraph.storage.written_rows import WrittenRows
 
 Result = TypeVar("Result")
 
@@ -56,6 +57,8 @@ class Access:
     session: Session = field(default_factory=Session, repr=False, compare=False)
     barrier: WriteBarrier | None = field(default=None, repr=False, compare=False)
     """Where writers wait until what they wrote survives a power cut; None if they do not."""
+    written: WrittenRows = field(default_factory=WrittenRows, repr=False, compare=False)
+    """The rows that this process has just written."""
 
     @property
     def durability(self) -> Durability:
@@ -127,6 +130,10 @@ class Table:
     def with_lag(self, lag: ColumnLag) -> Table:
         """Return the same table, read with a newer schema."""
         return replace(self, lag=lag)
+
+    def with_own_handle(self) -> Table:
+        """Return the same table through a separate handle, without asking the storage."""
+        return replace(self, handle=self.dataset.checkout_version(self.version))
 
     @property
     def subject(self) -> str:

@@ -400,7 +400,7 @@ def stage_operation(table: Table, operation: LanceOperation.BaseOperation) -> St
 
 def _write_fragments(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
     with write_durably("table.stage", table.subject):
-        return lance_fragment.write_fragments(
+        written = lance_fragment.write_fragments(
             rows,
             table.dataset,
             mode=mode,
@@ -409,6 +409,9 @@ def _write_fragments(table: Table, rows: Rows, mode: WriteMode) -> list[Fragment
             enable_stable_row_ids=True,
             allow_external_blob_outside_bases=True,
         )
+    if mode == "append" and isinstance(rows, pa.Table):
+        table.access.written.note(table.dataset, rows, written)
+    return written
 
 
 def _stage_append(table: Table, new: list[FragmentMetadata]) -> StagedChange | None:

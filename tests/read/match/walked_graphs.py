@@ -17,7 +17,9 @@ from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.frames.paths import PathSet
 from omnigraph.read.match.counting import weights_of
 from omnigraph.read.memory import MemoryPool, QueryMemory
+from omnigraph.storage import fragments
 from omnigraph.storage.columns import Values, to_list
+from omnigraph.storage.fragments import TableFragment
 from omnigraph.storage.table import Table
 from tests.graphs import rows_of
 from tests.language.query.plan import plan_evaluator
@@ -49,7 +51,7 @@ class Links:
 
 
 class Scans:
-    """How many rows each scan of a type's table has read since the last look."""
+    """How many rows each scan of a type's table, or of a small fragment of it, has read since the last look."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._rows: list[int] = []
@@ -61,7 +63,14 @@ class Scans:
                 self._rows.append(found.num_rows)
             return found.to_reader()
 
+        take = fragments.take_fragment
+
+        def counted_fragment(table: Table, fragment: TableFragment, columns: Sequence[str]) -> pa.Table:
+            self._rows.append(fragment.num_rows)
+            return take(table, fragment, columns)
+
         monkeypatch.setattr(Table, "scan", counted)
+        monkeypatch.setattr(fragments, "take_fragment", counted_fragment)
 
     def taken(self) -> list[int]:
         rows, self._rows = self._rows, []

@@ -52,7 +52,8 @@ class TableContents:
     _digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        text = repr((self.table_key, self.columns, self.fragments)).encode()
+        parts = [(part.fragment, part.files, part.deletions, part.num_rows) for part in self.fragments]
+        text = repr((self.table_key, self.columns, parts)).encode()
         object.__setattr__(self, "_digest", blake2b(text, digest_size=16).digest())
         object.__setattr__(self, "num_rows", sum(part.num_rows for part in self.fragments))
 
@@ -95,12 +96,15 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
     if pin is None:
         return TableContents(table_key, (), ())
 
-    def make() -> TableContents:
-        return _read_table(table_key, snapshot.table(table_key))
-
     if snapshot.commit is None:
         # Only a commit id tells this graph from an earlier one at the same location.
-        return make()
+        return _read_table(table_key, snapshot.table(table_key))
+
+    def make() -> TableContents:
+        # The head of a branch keeps those tables open that a commit did not change.
+        table = snapshot.table(table_key)
+        return cache.get_or_make(_OpenTableKey(table), lambda: _read_table(table_key, table), _estimate_bytes)
+
     key: Hashable = (
         "contents",
         snapshot.commit.id,
@@ -110,7 +114,26 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
         snapshot.column_lag(table_key).hidden,
         snapshot.column_lag(table_key).describe_defaults(),
     )
-    return cache.get_or_make(key, make, lambda made: _BYTES_PER_FRAGMENT * (1 + len(made.fragments)))
+    return cache.get_or_make(key, make, _estimate_bytes)
+
+
+def _estimate_bytes(contents: TableContents) -> int:
+    return _BYTES_PER_FRAGMENT * (1 + len(contents.fragments))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OpenTableKey:
+    """The cache key of the contents of a table that is open: it is the same table only through the same handle."""
+
+    table: Table
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _OpenTableKey):
+            return False
+        return self.table.dataset is other.table.dataset and self.table.lag == other.table.lag
+
+    def __hash__(self) -> int:
+        return id(self.table.dataset)
 
 
 def _read_table(table_key: str, table: Table) -> TableContents:

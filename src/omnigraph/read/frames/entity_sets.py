@@ -354,7 +354,17 @@ class PartialTable:
 
     def intern(self, rows: pa.Table) -> Positions:
         """Return the positions of rows by their ``id``, and add new rows. Values of other columns are kept."""
-        ids = column_of(rows, "id")
+        at = self._number_ids(column_of(rows, "id"))
+        for column in rows.column_names:
+            if column != "id":
+                self._store(column, at, cast_values(column_of(rows, column), type_of(self._schema, column)))
+        return at
+
+    def _number_ids(self, ids: Values) -> Positions:
+        distinct = ids.unique()
+        if not len(self._ids) and len(distinct) == len(ids):
+            self._ids = cast_values(ids, self._ids.type)
+            return np.arange(len(ids))
         at = find_positions(ids, self._ids).astype(np.int64)
         new = np.flatnonzero(at < 0)
         if len(new):
@@ -362,9 +372,6 @@ class PartialTable:
             distinct = new_ids.unique()
             at[new] = len(self._ids) + find_positions(new_ids, distinct)
             self._ids = pa.concat_arrays([self._ids, distinct])
-        for column in rows.column_names:
-            if column != "id":
-                self._store(column, at, cast_values(column_of(rows, column), type_of(self._schema, column)))
         return at
 
     def locate(self, ids: Values) -> Positions:
@@ -405,7 +412,7 @@ class PartialTable:
     def _store(self, column: str, positions: Positions, values: Values) -> None:
         fetched = self._fetched_column(column)
         fetched.slots[positions] = len(fetched.values) + np.arange(len(positions))
-        fetched.values = pa.concat_arrays([fetched.values, values])
+        fetched.values = pa.concat_arrays([fetched.values, values]) if len(fetched.values) else values
 
     def _fetch(self, column: str, positions: Positions) -> None:
         if self._table is None:

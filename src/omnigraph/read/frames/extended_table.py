@@ -7,7 +7,7 @@ all positions whose rows are the same, so a small commit costs what it changed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias, cast
@@ -25,10 +25,11 @@ from omnigraph.read.frames.entity_sets import FullTable, cast_values, open_full_
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.frames.lookup import ChunkedValues, find_positions
 from omnigraph.read.frames.version_delta import AddedRows, DeltaKey, VersionDelta, find_delta
+from omnigraph.storage import fragments
 from omnigraph.storage.columns import Values, column_of, make_nulls
-from omnigraph.storage.fragments import Numbers, read_rows
+from omnigraph.storage.fragments import Numbers, are_few_small
 from omnigraph.storage.lagging_columns import fill_missing_column
-from omnigraph.storage.table import ROW_ADDRESS
+from omnigraph.storage.table import ROW_ADDRESS, Table
 
 _DENSE: Final = 4
 """With more positions than one row in so many, an array over all rows is faster than binary searches."""
@@ -226,24 +227,33 @@ class ExtendedTable:
         ends = ("src", "dst") if isinstance(self.base.type, EdgeType) else ()
         wanted = dict.fromkeys((column, *ends, *self.base.loaded_columns()))
         stored = [name for name in wanted if name in table.schema.names]
-        batches: list[pa.RecordBatch] = []
-        whole = {part.fragment.fragment for part in parts if part.offsets is None}
-        if whole:
-            batches += table.scan(stored, with_row_address=True, in_fragments=whole)
-        few = [(part.fragment.source, part.offsets) for part in parts if part.offsets is not None]
-        rows = _AddressedRows.of([*batches, *read_rows(table, few, stored)], stored)
         found: dict[Hashable, dict[str, Values]] = {}
-        for part in parts:
-            at = rows.find(part.fragment.fragment)
+        for part, rows in self._fetch_added(parts, table, stored):
             columns = {
-                name: cast_values(rows.take(name, at), type_of(self.base.schema, name))
+                name: cast_values(column_of(rows, name), type_of(self.base.schema, name))
                 if name in stored
-                else fill_missing_column(self.base.type, table.lag, name, len(at))
+                else fill_missing_column(self.base.type, table.lag, name, part.num_rows)
                 for name in wanted
             }
             self._keep_added(part, columns)
             found[part.key] = columns
         return found
+
+    def _fetch_added(
+        self, parts: Sequence[AddedRows], table: Table, columns: Sequence[str]
+    ) -> Iterator[tuple[AddedRows, pa.Table]]:
+        """Yield the rows of each part, in order."""
+        whole = [part.fragment.source for part in parts if part.offsets is None]
+        if columns and len(whole) == len(parts) and are_few_small(whole):
+            for part in parts:
+                yield part, fragments.take_fragment(table, part.fragment.source, columns)
+            return
+        numbers = {each.id for each in whole}
+        scanned = table.scan(columns, with_row_address=True, in_fragments=numbers) if whole else ()
+        few = [(part.fragment.source, part.offsets) for part in parts if part.offsets is not None]
+        rows = _AddressedRows.of((*scanned, *fragments.read_rows(table, few, columns)), columns)
+        for part in parts:
+            yield part, rows.rows.take(rows.find(part.fragment.fragment))
 
     def _keep_added(self, part: AddedRows, columns: Mapping[str, Values]) -> None:
         for name, values in columns.items():

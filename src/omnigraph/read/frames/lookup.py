@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
@@ -45,8 +46,9 @@ class SortedTexts:
     def locate(self, searched: Values) -> Positions:
         """Return the position of each text or -1: a few one by one, many by binary searches that advance together."""
         if len(searched) <= _FEW_TEXTS:
+            read = _text_reader(self.texts)
             texts = cast("list[str]", cast("pa.StringArray", searched).to_pylist())
-            return np.array([self._locate_one(text) for text in texts], np.int64)
+            return np.array([self._locate_one(text.encode(), read) for text in texts], np.int64)
         searched = searched if searched.type == self.texts.type else searched.cast(self.texts.type)
         low = np.zeros(len(searched), np.int64)
         high = np.full(len(searched), len(self.order), np.int64)
@@ -59,8 +61,9 @@ class SortedTexts:
 
     def count_below(self, searched: Values) -> Positions:
         """Return for each text how many of these are smaller."""
+        read = _text_reader(self.texts)
         texts = cast("list[str]", cast("pa.StringArray", searched).to_pylist())
-        return np.array([bisect_left(self.order, text, key=self._text_at) for text in texts], np.int64)
+        return np.array([bisect_left(self.order, text.encode(), key=read) for text in texts], np.int64)
 
     def rank_texts(self) -> Positions:
         """Return the rank of each text by its bytes."""
@@ -68,19 +71,31 @@ class SortedTexts:
         ranks[self.order] = np.arange(len(self.order))
         return ranks
 
-    def _locate_one(self, text: str) -> int:
-        # Python compares texts by code point, which is the order of their UTF-8 bytes.
-        at = bisect_left(self.order, text, key=self._text_at)
-        if at == len(self.order) or self._text_at(self.order[at]) != text:
+    def _locate_one(self, text: bytes, read: Callable[[int], bytes]) -> int:
+        at = bisect_left(self.order, text, key=read)
+        if at == len(self.order) or read(self.order[at]) != text:
             return -1
         return int(self.order[at])
-
-    def _text_at(self, position: np.int64) -> str:
-        return cast("pa.StringArray", self.texts)[int(position)].as_py()
 
     def _compare(self, how: str, places: Positions, searched: Values) -> npt.NDArray[np.bool_]:
         mask = compute(how, self.texts.take(self.order[places]), searched)
         return mask.to_numpy(zero_copy_only=False)
+
+
+def _text_reader(texts: Values) -> Callable[[int], bytes]:
+    """Return a function that gives the bytes of one text: a scalar of Arrow costs several times as much."""
+    _, offsets, data = texts.buffers()
+    width = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    if offsets is None or not offsets.size:
+        bounds: npt.NDArray[np.int64 | np.int32] = np.zeros(1, width)
+    else:
+        bounds = np.frombuffer(cast("memoryview", offsets), width)[texts.offset :]
+    content = memoryview(b"" if data is None else data)
+
+    def read(position: int) -> bytes:
+        return bytes(content[bounds[position] : bounds[position + 1]])
+
+    return read
 
 
 def sort_texts(texts: Values) -> SortedTexts:
