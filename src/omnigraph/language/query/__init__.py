@@ -201,7 +201,7 @@ class CompiledQuery:
     def bind_parameters(self, values: Mapping[str, object] | None) -> Mapping[str, ConstantValue]:
         """Return the value of every parameter, or raise :class:`ParameterError` before anything runs."""
         bound = bind_parameters(self.typed.parameters, values)
-        if self.read_plan is not None:
+        if self.read_plan is not None and bound:
             check_values(self.read_plan, bound)
         return bound
 
@@ -255,7 +255,18 @@ def _compile(text: Source, schema: _CatalogIdentity, name: str | None) -> Compil
 
 
 def _read(source: str | Path | Source) -> Source:
-    text = source if isinstance(source, Source) else read_source(source, ".gq")
+    if isinstance(source, str) and "{" in source and len(source) <= _MAX_CACHED_LENGTH:
+        return _read_text(source)
+    return _check_source(source if isinstance(source, Source) else read_source(source, ".gq"))
+
+
+@lru_cache(maxsize=_MAX_CACHED_QUERIES)
+def _read_text(text: str) -> Source:
+    """Read a text that is not the name of a file, which may change."""
+    return _check_source(read_source(text, ".gq"))
+
+
+def _check_source(text: Source | Problem) -> Source:
     if isinstance(text, Problem):
         # Raises it as a syntax problem.
         _parse(text)
