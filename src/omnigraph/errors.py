@@ -22,8 +22,8 @@
       LimitError                  ask for less, or raise the limit
         DeadlineExceeded, Cancelled, MemoryExceeded, ResultTooLarge, TooManyRequests
       OperatorError               somebody has to look
-        RecoveryError, DriftDetected, GraphMoved, StorageError, OutcomeUnknown, EmbeddingError, SparkUnavailable,
-        ServerUnavailable
+        RecoveryError, DriftDetected, GraphMoved, NoDecision, StorageError, OutcomeUnknown, EmbeddingError,
+        SparkUnavailable, ServerUnavailable
 
 Every error has a stable ``code``, a ``message``, often a ``hint`` and ``details`` as plain JSON values.
 Errors can be pickled, so they reach other processes complete. This module imports nothing of the project.
@@ -277,7 +277,7 @@ class PipelineError(_SourceProblems):
 
 
 class ConfigError(_SourceProblems):
-    """The configuration of a server is wrong; ``problems`` says where in the file, and why."""
+    """The configuration of a server or a policy is wrong; ``problems`` says where in the file, and why."""
 
     code = "config_error"
 
@@ -627,6 +627,12 @@ class GraphMoved(OperatorError):
     """The graph was moved or copied, and a branch still refers to the old folder; run ``omnigraph repair``."""
 
     code = "graph_moved"
+
+
+class NoDecision(OperatorError):
+    """The policy could not be asked. Nothing was allowed, and nothing changed."""
+
+    code = "no_decision"
 
 
 class StorageError(OperatorError):

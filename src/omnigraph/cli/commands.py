@@ -60,6 +60,7 @@ COMMANDS = {
     "mcp": Entry("mcp", "mcp", "Serve a graph to an agent over stdin and stdout."),
     "login": Entry("login", "login", "Keep the token of a server for later commands."),
     "logout": Entry("login", "logout", "Forget the token of a server."),
+    "policy": Entry("policy", None, "Check, test and explain who may do what."),
     "token": Entry("token", None, "Create, list and revoke tokens for a server."),
     "schema": Entry("schema", None, "Check, compare, show and change schemas."),
 }

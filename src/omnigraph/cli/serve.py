@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from omnigraph.cli.session import require_server_extra, session_of
+from omnigraph.cli.render.policy_report import ServerCheckReport
+from omnigraph.cli.session import Session, require_server_extra, session_of
 from omnigraph.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", metavar="FILE", help="Who may do what. Needs --tokens.", show_default=False),
+    ] = None,
     public_url: Annotated[
         str | None,
         typer.Option(
@@ -62,6 +67,9 @@ def serve(
     unauthenticated: Annotated[
         bool, typer.Option("--unauthenticated", help="Ask for no token. Only on a loopback address.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check everything, say who may do what, and serve nothing.")
+    ] = False,
 ) -> int:
     """Serve a graph over HTTP until Ctrl-C or SIGTERM.
 
@@ -74,10 +82,11 @@ def serve(
     """
     require_server_extra()
     from omnigraph import server
+    from omnigraph.policy import load_policy
 
     session = session_of(context)
     if config is not None:
-        if any((bind, tokens, public_url, queries, no_mcp, read_only, unauthenticated, session.graph)):
+        if any((bind, tokens, policy, public_url, queries, no_mcp, read_only, unauthenticated, session.graph)):
             raise typer.TyperException("--config has the graphs and all settings; give no others beside it")
 
         def read_settings() -> server.ServerSettings:
@@ -85,20 +94,34 @@ def serve(
 
         settings = read_settings()
         _check(settings)
+        if check:
+            return _report(session, settings)
         return server.serve(settings, _announce, read_settings)
     uri = session.target()
     hosts = () if public_url is None else (_host_of(public_url),)
 
     def make_settings() -> server.ServerSettings:
         folder = server.QueryFolder() if queries is None else server.read_query_folder(queries)
-        graph = server.ServedGraph(server.make_graph_id(uri), uri, read_only, session.storage_options, folder)
+        graph_id = server.make_graph_id(uri)
+        rules = None if policy is None else load_policy(policy, graph_id)
+        graph = server.ServedGraph(graph_id, uri, read_only, session.storage_options, folder, rules, policy)
         address = bind or server.DEFAULT_BIND
         agents = server.AgentSettings(is_enabled=not no_mcp)
-        return server.ServerSettings((graph,), address, tokens, session.actor, unauthenticated, hosts, agents=agents)
+        return server.ServerSettings(
+            (graph,), address, tokens, session.actor, unauthenticated, hosts=hosts, agents=agents
+        )
 
     settings = make_settings()
     _check(settings)
-    return server.serve(settings, _announce, make_settings)
+    return _report(session, settings) if check else server.serve(settings, _announce, make_settings)
+
+
+def _report(session: Session, settings: ServerSettings) -> int:
+    from omnigraph import server
+
+    found = server.check_server(settings)
+    session.output.show(ServerCheckReport(found))
+    return 1 if found.problems else 0
 
 
 def _check(settings: ServerSettings) -> None:

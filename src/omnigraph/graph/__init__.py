@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.graph.base import Mode
-from omnigraph.graph.facade import Graph, StorageOptions, init, open  # noqa: A004  the public name
+from omnigraph.graph.facade import Graph, StorageOptions, find_branch_of, init, open  # noqa: A004  the public name
 from omnigraph.graph.history import GraphInfo
 
-__all__ = ["Graph", "GraphInfo", "Mode", "StorageOptions", "init", "open"]
+__all__ = ["Graph", "GraphInfo", "Mode", "StorageOptions", "find_branch_of", "init", "open"]

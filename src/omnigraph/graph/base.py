@@ -18,9 +18,11 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.memory import MemoryLimit, parse_bytes
 
 if TYPE_CHECKING:
+    from omnigraph import policy as policies
     from omnigraph.maintain import upkeep
     from omnigraph.read import query, search
 else:
+    policies = LateModule("omnigraph.policy")
     upkeep = LateModule("omnigraph.maintain.upkeep")
     query = LateModule("omnigraph.read.query")
     search = LateModule("omnigraph.read.search")
@@ -84,6 +86,14 @@ class GraphBase:
 
     def _query_options(self, memory: MemoryLimit = None) -> query.QueryOptions:
         return query.QueryOptions(self._embedding, memory=self.memory if memory is None else parse_bytes(memory))
+
+    def _ask(
+        self, action: str, actor: str | None, *, branch: str | None = None, target_branch: str | None = None
+    ) -> None:
+        """Ask the policy, if the graph was opened with one, at the head of a verb that writes."""
+        policy = self._manifest.policy
+        if policy is not None:
+            policies.check_writer(policy, policies.Action(action), actor or self.actor, branch, target_branch)
 
     def _check_writable(self) -> None:
         if self.mode == "ro":

@@ -18,7 +18,9 @@ from omnigraph.graph.writes import WriteVerbs
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.source import Source
 from omnigraph.late_imports import LateModule
-from omnigraph.manifest import genesis, opening, settings
+from omnigraph.manifest import genesis, opening, references, settings
+from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
 from omnigraph.read.memory import MemoryLimit
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.location import locate
@@ -26,8 +28,10 @@ from omnigraph.storage.locks import LockKind
 from omnigraph.write import commit
 
 if TYPE_CHECKING:
+    from omnigraph import policy as policies
     from omnigraph.read import search
 else:
+    policies = LateModule("omnigraph.policy")
     search = LateModule("omnigraph.read.search")
 
 StorageOptions: TypeAlias = Mapping[str, str] | None
@@ -43,7 +47,7 @@ class Graph(ReadVerbs, HistoryVerbs, ReferenceVerbs, WriteVerbs, UpkeepVerbs):
     def __reduce__(self) -> tuple[object, ...]:
         location, durability = self._manifest.location, self._manifest.access.durability
         options = dict(location.storage_options)
-        limits = (self.timeout, self.memory)
+        limits = (self.timeout, self.memory, self._manifest.policy)
         return _reopen, (location.uri, self.mode, self.actor, options, durability, self._embedding, *limits)
 
 
@@ -78,22 +82,37 @@ def open(  # noqa: A001  the public name
     embed: search.EmbeddingSettings | Mapping[str, object] | None = None,
     timeout: Timeout = None,
     memory: MemoryLimit = None,
+    policy: str | Path | policies.Policy | None = None,
 ) -> Graph:
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
     ``durability`` holds for what is written through this handle; the default is that of the graph. ``timeout`` is how
     long opening it, and each later call, may take: seconds, or a :class:`Deadline`. ``memory`` is how much each query
     may use: bytes, or a text such as "512MB".
+
+    With a ``policy``, a file, its text or a :class:`~omnigraph.policy.Policy`, every write is asked for under the name
+    of its actor, and refused with ``Forbidden``. Reads are not: whoever holds the files can read them.
     """
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
     location = locate(uri, storage_options)
+    rules = None if policy is None else policies.load_policy(policy)
     with observe(timeout):
         manifest = opening.open_manifest(location, durability, lock)
         if mode == "rw":
             commit.prepare_for_writing(manifest)
+    manifest.policy = rules
     embedding = None if embed is None else search.resolve_embedding_settings(embed)
     return Graph(manifest, mode, actor, embedding, timeout, memory)
+
+
+def find_branch_of(graph: Graph, ref: Reference, branch: str = MAIN) -> str | None:
+    """Return the branch that a reference is read on: ``branch`` if its history has the commit, else where it was made.
+
+    None if there is no such commit.
+    """
+    manifest = graph._manifest  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  the graph of this module
+    return references.find_read_branch(manifest, ref, branch)
 
 
 def _reopen(
@@ -105,6 +124,7 @@ def _reopen(
     embed: search.EmbeddingSettings | None,
     timeout: Timeout,
     memory: MemoryLimit,
+    policy: policies.Policy | None,
 ) -> Graph:
     return open(
         uri,
@@ -115,4 +135,5 @@ def _reopen(
         embed=embed,
         timeout=timeout,
         memory=memory,
+        policy=policy,
     )

@@ -22,14 +22,19 @@ class ReferenceVerbs(GraphBase):
         """List the branches with their heads: main first, then the others by name."""
         return branches.list_branches(self._manifest)
 
-    def create_branch(self, name: str, from_: Reference = MAIN) -> None:
-        """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
+    def create_branch(self, name: str, from_: Reference = MAIN, *, actor: str | None = None) -> None:
+        """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main.
+
+        Nobody is recorded: ``actor`` is whom a policy is asked about.
+        """
         self._check_writable()
+        self._ask("branch_create", actor, branch=str(from_), target_branch=name)
         references.create_branch(self._manifest, name, from_, commit.finish_removals)
 
-    def delete_branch(self, name: str) -> None:
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
         """Delete a branch and the data only it has. Refused for main, and while a branch or a tag depends on it."""
         self._check_writable()
+        self._ask("branch_delete", actor, target_branch=name)
         branches.delete_branch(self._manifest, name, commit.heal)
 
     def tags(self) -> list[Tag]:
@@ -39,9 +44,11 @@ class ReferenceVerbs(GraphBase):
     def create_tag(self, name: str, ref: Reference = MAIN, *, branch: str = MAIN, actor: str | None = None) -> Tag:
         """Name a commit: the newest of a branch, or the one at a reference on ``branch``. A tag never moves."""
         self._check_writable()
+        self._ask("tag", actor)
         return references.create_tag(self._manifest, name, ref, branch, actor or self.actor, commit.finish_removals)
 
-    def delete_tag(self, name: str) -> None:
+    def delete_tag(self, name: str, *, actor: str | None = None) -> None:
         """Delete a tag. The commit stays, but cleanup may delete it like any other."""
         self._check_writable()
+        self._ask("tag", actor)
         references.delete_tag(self._manifest, name)

@@ -49,6 +49,7 @@ class UpkeepVerbs(GraphBase):
     ) -> IndexReport:
         """Build the indexes that the schema declares, where they are missing or do not cover all rows."""
         self._check_writable()
+        self._ask("admin", actor)
         return indexes.ensure_indexes(self._manifest, branch, types, actor or self.actor)
 
     def optimize(
@@ -62,6 +63,7 @@ class UpkeepVerbs(GraphBase):
     ) -> Optimized:
         """Compact the tables of a branch, build the declared indexes, and compact the manifest."""
         self._check_writable()
+        self._ask("admin", actor)
         return optimize.optimize(self._manifest, branch, types, actor or self.actor, runner)
 
     def cleanup(
@@ -73,11 +75,13 @@ class UpkeepVerbs(GraphBase):
     ) -> Cleaned:
         """Delete unneeded files and old history; the newest ``keep`` commits of each branch and younger ones stay."""
         self._check_writable()
+        self._ask("admin", None)
         return cleanup.cleanup(self._manifest, keep, older_than, confirm=confirm)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
         """Report tables that were changed outside the graph (drift). With ``confirm``, repair them."""
         self._check_writable()
+        self._ask("admin", None)
         return repair.repair(self._manifest, confirm=confirm, force=force)
 
     def do_upkeep(self, branch: str = MAIN) -> None:

@@ -13,6 +13,7 @@ from omnigraph.graph.base import GraphBase
 from omnigraph.language.schema import MigrationPlan
 from omnigraph.language.source import Source
 from omnigraph.late_imports import LateModule
+from omnigraph.manifest import handle
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.memory import MemoryLimit
@@ -68,6 +69,7 @@ class WriteVerbs(GraphBase):
         query.
         """
         self._check_writable()
+        self._ask("change", actor, branch=branch)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "mutate", branch, str(source), name, params)
         options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
@@ -89,6 +91,7 @@ class WriteVerbs(GraphBase):
     ) -> mutation.Transaction:
         """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block."""
         self._check_writable()
+        self._ask("change", actor, branch=branch)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "transaction", branch)
         options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
@@ -133,6 +136,9 @@ class WriteVerbs(GraphBase):
         """
         if not check:
             self._check_writable()
+            self._ask("change", actor, branch=branch)
+            if from_branch is not None and branch not in handle.branch_names(self._manifest):
+                self._ask("branch_create", actor, branch=str(from_branch), target_branch=branch)
         count_bytes = progress or loads.ignore_bytes
         given = loads.LoadInput(
             source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {}, count_bytes
@@ -161,6 +167,7 @@ class WriteVerbs(GraphBase):
     ) -> EmbedResult:
         """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
         self._check_writable()
+        self._ask("change", actor, branch=branch)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "embed", branch, type_name)
         options = CommitOptions(branch, actor=actor, key=write_key)
@@ -194,6 +201,9 @@ class WriteVerbs(GraphBase):
         """Merge a branch, a commit or a tag into a branch as one commit. Conflicts raise ``MergeConflicts``."""
         if not dry_run:
             self._check_writable()
+            self._ask("branch_merge", actor, branch=str(source), target_branch=into)
+            if delete_branch:
+                self._ask("branch_delete", actor, target_branch=str(source))
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "merge", str(source), into, by, prefer, str(resolve))
         options = CommitOptions(into, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
@@ -220,6 +230,7 @@ class WriteVerbs(GraphBase):
         """Undo a commit with a new commit. For a merge commit, ``side`` is the parent to go back to: 1 or 2."""
         if not dry_run:
             self._check_writable()
+            self._ask("change", actor, branch=branch)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "revert", str(ref), branch, side, by, prefer, str(resolve))
         options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
@@ -248,6 +259,7 @@ class WriteVerbs(GraphBase):
         Dropped data stays readable in older versions, unless ``allow_data_loss`` is set.
         """
         self._check_writable()
+        self._ask("schema_apply", actor, target_branch=MAIN)
         change_options = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "apply_schema", str(source), allow_data_loss, rewrite_ids)

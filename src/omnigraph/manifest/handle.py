@@ -46,6 +46,7 @@ from omnigraph.storage.torn_versions import list_torn_and_rest
 if TYPE_CHECKING:
     from omnigraph.manifest.lagging import SchemaLag
     from omnigraph.manifest.snapshot import Snapshot
+    from omnigraph.policy import Policy
 
 DIRECTORY = "__manifest"
 COMPACT_AT_FRAGMENTS = 50
@@ -80,6 +81,8 @@ class Manifest:
         self._newest_main: Table | None = None
         self.on_crowded: Callable[[str, frozenset[str]], object] | None = None
         """Called after a commit that left many small fragments, with the branch and the keys of the tables."""
+        self.policy: Policy | None = None
+        """Asked before each commit. None: whoever holds the files may write."""
         self.examined: set[str] = set()
         """The branches where a writer has looked for what a power cut left."""
         self._torn: dict[str, dict[int, str | None]] = {}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from omnigraph.arguments import check_text
-from omnigraph.errors import AlreadyExists, HistoryGone, NotFound, ParameterError
+from omnigraph.errors import AlreadyExists, HistoryGone, NotFound, NotFoundError, ParameterError
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import parse_instant, to_microseconds
 from omnigraph.manifest.branches import COMMIT_ID, DATE_LIKE, VERSION, begin_branch, check_free, check_name, is_name
@@ -159,6 +159,20 @@ def commit_at(manifest: Manifest, reference: Reference) -> CommitRecord:
     if commit is None:
         raise NotFound(f"no commit at {reference}", hint="`omnigraph commit list` shows them")
     return commit
+
+
+def find_read_branch(manifest: Manifest, reference: Reference, branch: str) -> str | None:
+    """Return the branch that a reference is read on: ``branch`` if its history has the commit, else where it was made.
+
+    None if there is no such commit.
+    """
+    try:
+        commit = resolve_reference(manifest, branch, reference).commit
+    except (NotFoundError, ParameterError):
+        return None
+    if commit is None:
+        return None
+    return branch if _find_on_branch(manifest, branch, commit.id) is not None else commit.branch or MAIN
 
 
 def find_commit(manifest: Manifest, branch: str, commit_id: str) -> CommitRecord:

@@ -17,6 +17,7 @@ from omnigraph.storage.durability import Durability
 from omnigraph.storage.locks import LockKind
 
 if TYPE_CHECKING:
+    from omnigraph.policy import Policy
     from omnigraph.read.search import EmbeddingSettings
 
 
@@ -33,6 +34,7 @@ def open_location(
     timeout: Timeout = None,
     memory: MemoryLimit = None,
     token: str | None = None,
+    policy: str | Path | Policy | None = None,
 ) -> Graph:
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
@@ -43,13 +45,18 @@ def open_location(
     A URL such as ``https://host/graphs/brain`` opens a graph on a server, with 30 seconds for each call unless
     ``timeout`` says otherwise. ``token`` is the one to use there: else that of ``OMNIGRAPH_TOKEN``, or of
     ``omnigraph login``.
+
+    With a ``policy``, a file, its text or a :class:`~omnigraph.policy.Policy`, every write is asked for under the name
+    of its actor, and refused with ``Forbidden``. Reads are not: whoever holds the files can read them.
     """
     if is_url(uri):
         # A late import: only this needs an HTTP client.
         from omnigraph.remote.graph import open_url
 
-        local = {"actor": actor, "storage_options": storage_options or None, "lock": lock}
-        return open_url(uri, mode, token, timeout, memory, {**local, "durability": durability, "embed": embed})
+        local: dict[str, object] = {"actor": actor, "storage_options": storage_options or None, "lock": lock}
+        return open_url(
+            uri, mode, token, timeout, memory, {**local, "durability": durability, "embed": embed, "policy": policy}
+        )
     if token is not None:
         raise ParameterError("a token is for a graph on a server", hint="give the URL of the graph")
     return open_local(
@@ -62,4 +69,5 @@ def open_location(
         embed=embed,
         timeout=timeout,
         memory=memory,
+        policy=policy,
     )

@@ -61,12 +61,14 @@ class RemoteWrites(RemoteBase):
         """List the branches with their heads: main first, then the others by name."""
         return [to_branch_of_wire(each) for each in list_objects(self._connection.read("branches"), "items")]
 
-    def create_branch(self, name: str, from_: Reference = MAIN) -> None:
+    def create_branch(self, name: str, from_: Reference = MAIN, *, actor: str | None = None) -> None:
         """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
+        refuse_given(ACTOR_REASON, actor=actor)
         self._write_once("POST", "branches", {"name": name, "from": to_reference_text(from_)})
 
-    def delete_branch(self, name: str) -> None:
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
         """Delete a branch and the data only it has. Refused for main, and while a branch or a tag depends on it."""
+        refuse_given(ACTOR_REASON, actor=actor)
         self._write_once("DELETE", f"branches/{_to_path(name)}")
 
     def tags(self) -> list[Tag]:
@@ -80,8 +82,9 @@ class RemoteWrites(RemoteBase):
             self._write_once("POST", "tags", {"name": name, "ref": to_reference_text(ref), "branch": branch})
         )
 
-    def delete_tag(self, name: str) -> None:
+    def delete_tag(self, name: str, *, actor: str | None = None) -> None:
         """Delete a tag. The commit stays, but cleanup may delete it like any other."""
+        refuse_given(ACTOR_REASON, actor=actor)
         self._write_once("DELETE", f"tags/{_to_path(name)}")
 
     def mutate(

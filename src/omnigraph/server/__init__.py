@@ -1,6 +1,7 @@
 """Serve graphs over HTTP. Needs the extra ``server``; only the commands that use it import this package."""
 
 from omnigraph.server.app import build_app
+from omnigraph.server.checking import ServerCheck, check_server, run_policy_tests
 from omnigraph.server.config_file import read_config
 from omnigraph.server.hosting import Hosting, open_hosting
 from omnigraph.server.process import serve
@@ -25,9 +26,11 @@ __all__ = [
     "QueryFolder",
     "Role",
     "ServedGraph",
+    "ServerCheck",
     "ServerSettings",
     "Token",
     "build_app",
+    "check_server",
     "create_token",
     "make_graph_id",
     "open_hosting",
@@ -37,6 +40,7 @@ __all__ = [
     "read_query_folder",
     "read_token_file",
     "revoke_token",
+    "run_policy_tests",
     "serve",
     "serve_agent",
     "serve_remote_agent",

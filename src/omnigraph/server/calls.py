@@ -27,7 +27,7 @@ from omnigraph.deadlines import MOST_SECONDS, Deadline
 from omnigraph.errors import Cancelled, Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
 from omnigraph.manifest.rows import MAIN, WriteKey
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
-from omnigraph.server.gate import Action, authorize
+from omnigraph.server.gate import PLACE, Gate, RouteAccess, check_access, require_types_asked
 from omnigraph.server.hosting import HostedGraph, Hosting, ServerState
 from omnigraph.server.idempotency import KEY_HEADER, read_write_key
 from omnigraph.server.request_log import RequestRecord
@@ -81,6 +81,7 @@ class ServerCall:
     """The file that holds the body, of a route that takes uploads."""
     accept: str
     request_id: str
+    gate: Gate
     key: WriteKey | None = None
     """What repeats of the request have in common, if it has a key."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -109,8 +110,8 @@ class Route:
     method: str
     path: str
     work: Work
-    action: Action | None
-    """What is asked of the gate; None for what any token may do."""
+    access: RouteAccess
+    """What is asked of the gate."""
     kind: Kind = "read"
     query: type[RequestModel] = NoFields
     body: type[RequestModel] | None = None
@@ -119,7 +120,6 @@ class Route:
     formats: tuple[str, ...] = (JSON,)
     successor: str | None = None
     """The route that replaces this deprecated one."""
-    is_public: bool = False
     keeps_key: bool = False
     """Whether its commit keeps the idempotency key of the request."""
     find_kind: Callable[[ServerCall], Kind] | None = None
@@ -129,10 +129,25 @@ class Route:
         """Return the kind of a request: its limits and its turn depend on it."""
         return self.kind if self.find_kind is None else self.find_kind(call)
 
+    def __post_init__(self) -> None:
+        check_access(self.access, self._list_names(), self.path)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it needs no token."""
+        return self.access.level == "public"
+
     @property
     def is_of_graph(self) -> bool:
         """Whether it lies below a graph."""
         return "{graph_id}" in self.path
+
+    def _list_names(self) -> set[str]:
+        """The names of the fields that a request may have."""
+        models = [model for model in (self.query, self.body, self.upload) if model is not None]
+        names = {name for model in models for name in model.model_fields}
+        names |= {part[1:-1].partition(":")[0] for part in self.path.split("/") if part.startswith("{")}
+        return names | ({PLACE} if any(issubclass(model, ReadPlace) for model in models) else set[str]())
 
 
 # --------------------------------------------------------------------------------------------- one request
@@ -144,18 +159,27 @@ async def answer_request(route: Route, request: Request, hosting: Hosting) -> Re
     request_id = cast(str, request.scope["omnigraph.request_id"])
     record = _record_of(request)
     record.route = route.path
-    record.action = None if route.action is None else str(route.action)
+    record.action = str(route.access.asks[0].action) if route.access.asks else None
     try:
         token = cast("Token", request.scope["omnigraph.token"])
         if route.is_public:
             return _answer_at_once(route, request, hosting)
         hosted = _state_of(request).find_graph(request.path_params["graph_id"]) if route.is_of_graph else None
         record.graph = None if hosted is None else hosted.id
-        if route.action is not None:
-            authorize(token, route.action, "the server" if hosted is None else hosted.uri)
-        return await _answer(route, request, hosting, hosted, token)
+        gate = make_gate(_state_of(request), hosted, token, record)
+        gate.check_first(route.access)
+        return await _answer(route, request, hosting, hosted, gate)
     except Exception as error:  # noqa: BLE001  every error has a body; unexpected ones are logged there
         return error_response(error, _describe_context(error, request_id, hosted))
+
+
+def make_gate(
+    state: ServerState, hosted: HostedGraph | None, token: Token, record: RequestRecord | None = None
+) -> Gate:
+    """Return the gate of a request: to a graph, or to the server."""
+    if hosted is None:
+        return Gate(token, state.settings.server_policy, record=record)
+    return Gate(token, hosted.settings.policy, hosted.uri, record)
 
 
 def _state_of(request: Request) -> ServerState:
@@ -172,7 +196,9 @@ def _answer_at_once(route: Route, request: Request, hosting: Hosting) -> Respons
     nobody = cast("Token", request.scope["omnigraph.token"])
     query = build_model(route.query, _parse_query_string(request), is_text=True)
     answer = route.work(
-        ServerCall(hosting, _state_of(request), None, nobody, {}, query, NoFields(), None, JSON, request_id)
+        ServerCall(
+            hosting, _state_of(request), None, nobody, {}, query, NoFields(), None, JSON, request_id, Gate(nobody, None)
+        )
     )
     body = orjson.dumps({**answer.fields, "request_id": request_id})
     return Response(body, answer.status, {"Cache-Control": "no-store"}, JSON)
@@ -192,11 +218,9 @@ def error_response(error: Exception, context: ErrorContext) -> Response:
     return Response(orjson.dumps(answer.body), answer.status, dict(answer.headers), JSON)
 
 
-async def _answer(
-    route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, token: Token
-) -> Response:
+async def _answer(route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, gate: Gate) -> Response:
     accept = choose_format(request.headers.get("accept"), route.formats)
-    call = await _read_call(route, request, hosting, hosted, token, accept)
+    call = await _read_call(route, request, hosting, hosted, gate, accept)
     seconds = _find_seconds(route, request, call, streams=accept != JSON or route.kind_of(call) == "stream")
     deadline = Deadline(seconds)
     try:
@@ -231,6 +255,7 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
     """Do the work, in a thread. JSON is written here too: it may be large."""
     with deadline:
         answer = route.work(call)
+        require_types_asked(route.access, call.gate)
         if answer.stream is not None:
             # The first piece is computed before the status is sent, so that most errors still have a body.
             return answer, next(answer.stream, b"")
@@ -264,7 +289,7 @@ async def run_watched(receive: Receive, deadline: Deadline, function: Callable[[
 
 
 async def _read_call(
-    route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, token: Token, accept: str
+    route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, gate: Gate, accept: str
 ) -> ServerCall:
     state = _state_of(request)
     limits = state.settings.limits
@@ -277,7 +302,6 @@ async def _read_call(
         media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
         if media_type == NDJSON and route.upload is not None:
             query_model = route.upload
-            upload = await _save_upload(request, hosting)
         elif media_type == JSON:
             most = limits.body_bytes if route.upload is None else limits.json_load_bytes
             data = await read_body(request, most)
@@ -285,20 +309,43 @@ async def _read_call(
         else:
             known = JSON if route.upload is None else f"{JSON} or {NDJSON}"
             raise RequestError(415, "unsupported_media_type", f"a body of type '{media_type}'", hint=f"send {known}")
+    query = build_model(query_model, given, is_text=True)
+    await _check_branches(route, request, hosted, gate, (body, query))
+    if query_model is route.upload:
+        upload = await _save_upload(request, hosting)
     try:
-        query = build_model(query_model, given, is_text=True)
         header = request.headers.get(KEY_HEADER)
         asked = (request.url.path, request.url.query)
-        key = read_write_key(header, token.actor, asked, upload or data, is_kept=route.keeps_key)
+        key = read_write_key(header, gate.token.actor, asked, upload or data, is_kept=route.keeps_key)
     except OmniGraphError:
         if upload is not None:
             upload.unlink(missing_ok=True)
         raise
     request_id = cast(str, request.scope["omnigraph.request_id"])
-    headers = dict(request.headers)
+    path, headers = request.path_params, dict(request.headers)
     return ServerCall(
-        hosting, state, hosted, token, request.path_params, query, body, upload, accept, request_id, key, headers
+        hosting, state, hosted, gate.token, path, query, body, upload, accept, request_id, gate, key, headers
     )
+
+
+async def _check_branches(
+    route: Route, request: Request, hosted: HostedGraph | None, gate: Gate, models: tuple[RequestModel, ...]
+) -> None:
+    """Ask for the branches that a request names. References are resolved in a thread."""
+    if hosted is None:
+        return
+
+    def look_up(name: str) -> object:
+        found = (getattr(model, name, None) for model in models if name in type(model).model_fields)
+        return next((value for value in found if value is not None), request.path_params.get(name))
+
+    def check() -> None:
+        gate.check_branches(route.access, look_up, hosted.graph)
+
+    if gate.policy is None:
+        check()
+    else:
+        await anyio.to_thread.run_sync(check)
 
 
 def _parse_query_string(request: Request) -> dict[str, object]:
@@ -412,7 +459,7 @@ async def _find_etag(route: Route, request: Request, call: ServerCall) -> str | 
         snapshot = graph.snapshot(branch, at)
         if snapshot.commit is None:
             return None
-        view = f"{call.token.role} {snapshot.schema_ir_hash} {call.accept}"
+        view = f"{call.gate.view} {snapshot.schema_ir_hash} {call.accept}"
         parts = (request.url.query, view)
         return f'"{"-".join([snapshot.commit.id, *(sha256(part.encode()).hexdigest()[:12] for part in parts)])}"'
 
@@ -435,7 +482,8 @@ def _parse_etags(header: str | None) -> set[str]:
 
 def _cache_headers(call: ServerCall) -> dict[str, str]:
     at = call.query.place[1] if isinstance(call.query, ReadPlace) else None
-    is_fixed = at is not None and len(at) == _COMMIT_ID_LENGTH and at.isalnum()
+    # A rule about types may change what is seen of a commit.
+    is_fixed = at is not None and len(at) == _COMMIT_ID_LENGTH and at.isalnum() and not call.gate.asks_types
     kept = "private, max-age=31536000, immutable" if is_fixed else "private, no-cache"
     return {"Cache-Control": kept, "Vary": "Authorization, Accept"}
 

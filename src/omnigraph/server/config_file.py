@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
 
 from yaml.nodes import Node
 
-from omnigraph.errors import ConfigError, NotFound, ParameterError, Problem
+from omnigraph.errors import ConfigError, NotFound, ParameterError, Problem, Unsupported
 from omnigraph.language.source import Source, Span, read_source
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.yaml_reader import YamlReader, node_span
+from omnigraph.policy import Policy, load_policy
 from omnigraph.server.queries import QueryFolder, read_query_folder
 from omnigraph.server.settings import (
     DEFAULT_BIND,
@@ -26,8 +28,21 @@ from omnigraph.server.settings import (
     parse_bind,
 )
 
-_KEYS: Final = ("version", "bind", "public_url", "hosts", "tokens", "audit", "limits", "mcp", "graphs")
-_GRAPH_KEYS: Final = ("uri", "queries", "read_only", "storage_options")
+_KEYS: Final = (
+    "version",
+    "bind",
+    "public_url",
+    "hosts",
+    "cors",
+    "trusted_proxies",
+    "tokens",
+    "server_policy",
+    "audit",
+    "limits",
+    "mcp",
+    "graphs",
+)
+_GRAPH_KEYS: Final = ("uri", "queries", "read_only", "policy", "storage_options")
 _VERSION: Final = 1
 
 
@@ -60,7 +75,12 @@ class _ConfigReader:
         found = self.yaml.read_fields(root, "the file", _KEYS, ("version", "graphs"))
         if "version" in found and self.yaml.read_value(found["version"], "version") != _VERSION:
             self._add_wrong(found["version"], f"version must be {_VERSION}")
+        server_policy, server_policy_file = self._read_policy(found.get("server_policy"), "server_policy", None)
         return ServerSettings(
+            server_policy=server_policy,
+            server_policy_file=server_policy_file,
+            cors=self._read_origins(found.get("cors")),
+            trusted_proxies=self._read_networks(found.get("trusted_proxies")),
             graphs=self._read_graphs(found.get("graphs")),
             bind=self._read_bind(found.get("bind")),
             tokens=self._read_path(found.get("tokens"), "tokens"),
@@ -84,9 +104,10 @@ class _ConfigReader:
             is_read_only = self._read_flag(found.get("read_only"), f"read_only of {what}")
             options = self._read_options(found.get("storage_options"), what)
             queries = self._read_queries(found.get("queries"), what)
+            policy, policy_file = self._read_policy(found.get("policy"), f"policy of {what}", entry.name)
             if uri is not None:
                 place = uri.value if "://" in uri.value else str(self._folder / uri.value)
-                graphs.append(ServedGraph(entry.name, place, is_read_only, options, queries))
+                graphs.append(ServedGraph(entry.name, place, is_read_only, options, queries, policy, policy_file))
         if node is not None and not graphs and not self.yaml.problems:
             self._add_wrong(node, "no graph is named")
         return tuple(graphs)
@@ -121,6 +142,41 @@ class _ConfigReader:
     def _read_path(self, node: Node | None, what: str) -> Path | None:
         text = None if node is None else self.yaml.read_text(node, what)
         return None if text is None else self._folder / text.value
+
+    def _read_policy(self, node: Node | None, what: str, graph_id: str | None) -> tuple[Policy | None, Path | None]:
+        """Read the policy that a value names. Problems in it are problems of the configuration."""
+        path = self._read_path(node, what)
+        if node is None or path is None:
+            return None, None
+        try:
+            return load_policy(path, graph_id), path
+        except ConfigError as error:
+            self.yaml.problems.extend(error.problems)
+        except (NotFound, ParameterError, Unsupported) as error:
+            self._add_wrong(node, str(error))
+        return None, path
+
+    def _read_origins(self, node: Node | None) -> tuple[str, ...]:
+        texts = self._read_texts(node, "cors")
+        for each, text in texts:
+            found = urlsplit(text)
+            if found.scheme not in ("http", "https") or not found.hostname or found.path or found.query:
+                self._add_wrong(each, f"'{text}' is no origin such as https://app.example.org")
+        return tuple(text for _, text in texts)
+
+    def _read_networks(self, node: Node | None) -> tuple[str, ...]:
+        texts = self._read_texts(node, "trusted_proxies")
+        for each, text in texts:
+            try:
+                ip_network(text)
+            except ValueError:
+                self._add_wrong(each, f"'{text}' is no address or network such as 10.0.0.0/8")
+        return tuple(text for _, text in texts)
+
+    def _read_texts(self, node: Node | None, what: str) -> list[tuple[Node, str]]:
+        nodes = [] if node is None else list(self.yaml.read_items(node, what))
+        found = [(each, self.yaml.read_text(each, f"an entry of {what}")) for each in nodes]
+        return [(each, text.value) for each, text in found if text is not None]
 
     def _read_audit(self, node: Node | None) -> Path | None:
         found = {} if node is None else self.yaml.read_fields(node, "audit", ("file",), ("file",))

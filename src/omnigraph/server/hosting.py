@@ -199,7 +199,10 @@ def open_hosted_graph(settings: ServedGraph) -> HostedGraph:
     """Open one graph."""
     queries = StoredQueries(settings.queries)
     graph = open_graph(
-        settings.uri, "ro" if settings.read_only else "rw", storage_options=settings.storage_options or None
+        settings.uri,
+        "ro" if settings.read_only else "rw",
+        storage_options=settings.storage_options or None,
+        policy=settings.policy,
     )
     texts = {settings.uri, graph.uri, str(Path(graph.uri).resolve())}
     # The longest first: a part of a path must not be replaced before the whole.

@@ -19,7 +19,7 @@ import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 METRICS_TYPE: Final = "text/plain"
-Decision = Literal["allowed", "denied", "unauthorized"]
+AuditDecision = Literal["allowed", "denied", "unauthorized"]
 
 _audit = logging.getLogger("omnigraph.audit")
 
@@ -37,7 +37,9 @@ class RequestRecord:
     action: str | None = None
     graph: str | None = None
     branch: str | None = None
-    decision: Decision | None = None
+    decision: AuditDecision | None = None
+    rule: str | None = None
+    """The rule of the policy that decided."""
     rows: int | None = None
     commit: str | None = None
     began: float = field(default_factory=monotonic)
@@ -55,6 +57,7 @@ class RequestRecord:
             "graph": self.graph,
             "branch": self.branch,
             "decision": self.decision,
+            "rule": self.rule,
             "status": status,
             "ms": round(milliseconds, 3),
             "rows": self.rows,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import ParameterError
+from omnigraph.policy import Policy
 from omnigraph.server.queries import QueryFolder
 
 AgentWrites: TypeAlias = Literal["off", "branch", "any"]
@@ -39,6 +40,8 @@ class Limits:
     load_ratio: int = 200
     """Decoded bytes for each byte that was sent."""
     json_depth: int = 64
+    line_bytes: int = 8 * _MIB
+    """Of one line of a load."""
     read_threads: int = 2 * (os.cpu_count() or 1) + 4
     write_threads: int = 8
     actor_reads: int = 16
@@ -77,6 +80,9 @@ class ServedGraph:
     read_only: bool = False
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     queries: QueryFolder = field(default=QueryFolder(), repr=False)
+    policy: Policy | None = None
+    policy_file: Path | None = None
+    """Where the policy comes from: its tests lie beside it."""
 
     @property
     def public_uri(self) -> str:
@@ -93,6 +99,8 @@ class ServerSettings:
     tokens: Path | None = None
     actor: str | None = None
     is_unauthenticated: bool = False
+    is_agent: bool = False
+    """Whether it serves the agent at stdin alone: whose actor is known without a token."""
     hosts: tuple[str, ...] = ()
     """Names that requests may use for this server, beside those of loopback."""
     limits: Limits = Limits()
@@ -101,11 +109,23 @@ class ServerSettings:
     agents: AgentSettings = AgentSettings()
     is_quarantining: bool = False
     """Whether a graph that cannot be opened at the start is tried again later; otherwise it is an error."""
+    server_policy: Policy | None = None
+    """Who may list the graphs, and administer the server."""
+    server_policy_file: Path | None = None
+    cors: tuple[str, ...] = ()
+    """The origins whose pages may use this server from a browser, beside its own."""
+    trusted_proxies: tuple[str, ...] = ()
+    """The addresses and networks whose X-Forwarded-For counts."""
 
     @property
     def address(self) -> tuple[str, int]:
         """The host and the port to listen at."""
         return parse_bind(self.bind)
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether a policy decides anywhere."""
+        return self.server_policy is not None or any(each.policy is not None for each in self.graphs)
 
     def check(self) -> None:
         """Refuse settings that would open the server to strangers."""
@@ -118,6 +138,11 @@ class ServerSettings:
         if host not in LOOPBACK and self.tokens is None:
             raise ParameterError(
                 f"{host} can be reached from other machines, and there is no tokens file",
+                hint="`omnigraph token create --actor NAME --tokens FILE`, then give --tokens FILE",
+            )
+        if self.tokens is None and self.has_policy and not self.is_agent:
+            raise ParameterError(
+                "there is a policy, and no tokens file: nobody could be told from anybody else",
                 hint="`omnigraph token create --actor NAME --tokens FILE`, then give --tokens FILE",
             )
         if self.is_unauthenticated and self.tokens is not None:

@@ -25,7 +25,13 @@ def serve_agent(settings: ServerSettings, graph_id: str) -> None:
         known = ", ".join(each.id for each in settings.graphs)
         raise NotFound(f"the configuration has no graph '{graph_id}'", hint=f"it has {known}")
     alone = replace(
-        settings, graphs=chosen, bind=DEFAULT_BIND, tokens=None, is_unauthenticated=True, is_quarantining=False
+        settings,
+        graphs=chosen,
+        bind=DEFAULT_BIND,
+        tokens=None,
+        is_unauthenticated=True,
+        is_agent=True,
+        is_quarantining=False,
     )
     hosting, _ = open_hosting(alone)
     try:

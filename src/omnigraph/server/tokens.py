@@ -62,6 +62,12 @@ class Token:
         return self.expires_at is not None and datetime.fromisoformat(self.expires_at) <= now
 
 
+class ActorMapToken(Token):
+    """A token of a file of release 0.8, which has no roles: it may write, or what a policy says where there is one."""
+
+    __slots__ = ()
+
+
 def hash_token(text: str) -> str:
     """Return the digest that stands for a token."""
     return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
@@ -144,7 +150,7 @@ def _parse_actor_token(actor: str, text: object) -> Token:
     if not isinstance(text, str) or not text:
         raise ValueError(f"the token of '{actor}' is not a text")
     digest = hash_token(text)
-    return Token(digest[:12], actor, Role.WRITE, None, digest, _to_text(datetime.fromtimestamp(0, UTC)))
+    return ActorMapToken(digest[:12], actor, Role.WRITE, None, digest, _to_text(datetime.fromtimestamp(0, UTC)))
 
 
 def _is_actor_map(path: Path) -> bool:

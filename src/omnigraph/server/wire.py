@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from io import RawIOBase, StringIO
 from typing import Final, cast
 
@@ -64,7 +64,7 @@ def commit_to_wire(commit: Commit) -> dict[str, Json]:
     }
 
 
-def branch_to_wire(branch: Branch) -> dict[str, Json]:
+def branch_to_wire(branch: Branch, *, is_protected: bool) -> dict[str, Json]:
     """Return a branch with its head."""
     created = branch.created_at
     return {
@@ -72,7 +72,7 @@ def branch_to_wire(branch: Branch) -> dict[str, Json]:
         "head": branch.head,
         "parent": branch.parent,
         "created_at": None if created is None else created.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        "protected": branch.name == MAIN,
+        "protected": is_protected,
     }
 
 
@@ -99,9 +99,10 @@ def info_to_wire(info: GraphInfo) -> dict[str, Json]:
     }
 
 
-def snapshot_to_wire(snapshot: Snapshot, format_version: int) -> dict[str, Json]:
-    """Return the version of every table, nodes before edges."""
-    pins = sorted(snapshot.pins.values(), key=lambda pin: (pin.kind != "node", pin.type_name))
+def snapshot_to_wire(snapshot: Snapshot, format_version: int, hidden: Collection[str] = ()) -> dict[str, Json]:
+    """Return the version of every table but the hidden ones, nodes before edges."""
+    shown = (pin for pin in snapshot.pins.values() if pin.table_key not in hidden)
+    pins = sorted(shown, key=lambda pin: (pin.kind != "node", pin.type_name))
     return {
         "manifest_version": snapshot.manifest_version,
         "internal_schema_version": format_version,

@@ -25,6 +25,7 @@ from omnigraph.language.query.ast import (
 )
 from omnigraph.language.query.broken_queries import BrokenQuery, find_broken_queries
 from omnigraph.language.query.check import check_query
+from omnigraph.language.query.descriptor import describe_operation
 from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
 from omnigraph.language.query.parameters import bind_parameters, check_values, parse_parameter_text
@@ -152,6 +153,7 @@ __all__ = [
     "UpdateNodes",
     "Vocabulary",
     "compile_query",
+    "describe_operation",
     "explain",
     "find_broken_queries",
     "find_query",

@@ -1,6 +1,6 @@
 """All routes. Each module has those of one family, and declares beside each path what it asks of the gate."""
 
-from omnigraph.server.routes import about, blobs, feed, history, query, refs, rows, schema, stored, write
+from omnigraph.server.routes import about, blobs, feed, history, policy, query, refs, rows, schema, stored, write
 
 ROUTES = (
     *about.ROUTES,
@@ -13,6 +13,7 @@ ROUTES = (
     *refs.ROUTES,
     *history.ROUTES,
     *feed.ROUTES,
+    *policy.ROUTES,
 )
 
 __all__ = ["ROUTES"]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
-from omnigraph.server.calls import Answer, Route, ServerCall
-from omnigraph.server.gate import Action, list_actions
+from omnigraph.errors import Json
+from omnigraph.graph import GraphInfo
+from omnigraph.language.schema import TableKey
+from omnigraph.manifest.rows import MAIN
+from omnigraph.server.calls import Answer, Route, ServerCall, make_gate
+from omnigraph.server.gate import ANY_TOKEN, PUBLIC, Action, Gate, ask_graph, ask_place, ask_server, list_actions
 from omnigraph.server.request_log import METRICS_TYPE
 from omnigraph.server.requests import ReadPlace
+from omnigraph.server.settings import ServedGraph
 from omnigraph.server.wire import id_of, info_to_wire, snapshot_to_wire
 
 WIRE_VERSION: Final = "0.8.0"
@@ -46,12 +52,16 @@ def get_readiness(call: ServerCall) -> Answer:
 def get_caller(call: ServerCall) -> Answer:
     """Say who the token is, and what it may do with each graph."""
     token = call.token
+    graphs: list[Json] = []
+    for hosted in call.state.graphs.values():
+        actions = list_actions(make_gate(call.state, hosted, token))
+        graphs += [{"graph_id": hosted.id, "actions": actions}] if actions else []
     return Answer(
         {
             "actor": token.actor,
             "role": token.role,
             "token": {"id": token.id, "name": token.name, "expires_at": token.expires_at},
-            "graphs": [{"graph_id": name, "actions": list_actions(token)} for name in call.state.graphs],
+            "graphs": graphs,
         }
     )
 
@@ -61,8 +71,14 @@ def get_metrics(call: ServerCall) -> Answer:
     return Answer(stream=iter([call.state.log.export_metrics()]), media_type=METRICS_TYPE)
 
 
+def may_see_graph(call: ServerCall, served: ServedGraph) -> bool:
+    """Whether the caller may read something of a graph."""
+    gate = Gate(call.token, served.policy)
+    return gate.allows(gate.question(Action.READ))
+
+
 def list_graphs(call: ServerCall) -> Answer:
-    """List the graphs that are served."""
+    """List the graphs that are served, and of which the caller may read something."""
     return Answer(
         {
             "graphs": [
@@ -73,21 +89,38 @@ def list_graphs(call: ServerCall) -> Answer:
                     "read_only": each.read_only,
                 }
                 for each in call.state.settings.graphs
+                if may_see_graph(call, each)
             ]
         }
     )
 
 
+def _hidden_on_main(call: ServerCall) -> frozenset[TableKey]:
+    return call.gate.hidden_types(call.graph.graph.schema.catalog, MAIN)
+
+
+def _hide_parts(call: ServerCall, info: GraphInfo) -> GraphInfo:
+    """Return what a graph has, without the branches and the types that the caller may not read."""
+    branches = tuple(name for name in info.branches if call.gate.may_read_branch(name))
+    if MAIN not in branches:
+        return replace(info, branches=branches, head=None, nodes={}, edges={})
+    hidden = _hidden_on_main(call)
+    nodes = {name: count for name, count in info.nodes.items() if TableKey.of_node(name) not in hidden}
+    edges = {name: count for name, count in info.edges.items() if TableKey.of_edge(name) not in hidden}
+    return replace(info, branches=branches, nodes=nodes, edges=edges)
+
+
 def get_graph(call: ServerCall) -> Answer:
     """Describe a graph: branches, head, and row counts on main."""
     hosted, limits = call.graph, call.state.settings.limits
-    info = hosted.graph.info()
+    info = _hide_parts(call, hosted.graph.info())
     shown = {name: getattr(limits, name) for name in ("rows", "result_bytes", "body_bytes", "load_bytes")}
     return Answer(
         {
             "graph_id": hosted.id,
             "uri": hosted.uri,
             **info_to_wire(info),
+            "types_hidden": bool(_hidden_on_main(call)),
             "read_only": hosted.read_only,
             "limits": shown,
         },
@@ -99,15 +132,17 @@ def get_snapshot(call: ServerCall) -> Answer:
     """List the version of every table."""
     branch, at = call.fields(ReadPlace).place
     snapshot = call.graph.graph.snapshot(branch, at)
-    return Answer(snapshot_to_wire(snapshot, call.graph.format), id_of(snapshot.commit))
+    hidden = call.gate.hidden_types(snapshot.catalog(), call.gate.branch)
+    shown = snapshot_to_wire(snapshot, call.graph.format, hidden)
+    return Answer({**shown, "types_hidden": bool(hidden)}, id_of(snapshot.commit))
 
 
 ROUTES: Final = (
-    Route("GET", "/healthz", get_health, None, is_public=True),
-    Route("GET", "/readyz", get_readiness, None, is_public=True),
-    Route("GET", "/whoami", get_caller, None),
-    Route("GET", "/metrics", get_metrics, Action.ADMIN, formats=(METRICS_TYPE,)),
-    Route("GET", "/graphs", list_graphs, Action.GRAPH_LIST),
-    Route("GET", "/graphs/{graph_id}", get_graph, Action.READ),
-    Route("GET", "/graphs/{graph_id}/snapshot", get_snapshot, Action.READ, query=ReadPlace),
+    Route("GET", "/healthz", get_health, PUBLIC),
+    Route("GET", "/readyz", get_readiness, PUBLIC),
+    Route("GET", "/whoami", get_caller, ANY_TOKEN),
+    Route("GET", "/metrics", get_metrics, ask_server(Action.ADMIN), formats=(METRICS_TYPE,)),
+    Route("GET", "/graphs", list_graphs, ask_server(Action.GRAPH_LIST)),
+    Route("GET", "/graphs/{graph_id}", get_graph, ask_graph(Action.READ, "hide")),
+    Route("GET", "/graphs/{graph_id}/snapshot", get_snapshot, ask_place(types="hide"), query=ReadPlace),
 )

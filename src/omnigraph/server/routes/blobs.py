@@ -9,9 +9,10 @@ from http import HTTPStatus
 from typing import Final
 
 from omnigraph.errors import NotFound
+from omnigraph.language.schema import TableKey
 from omnigraph.server.calls import BYTES, Answer, Route, ServerCall
 from omnigraph.server.errors import RequestError
-from omnigraph.server.gate import Action
+from omnigraph.server.gate import ask_place
 from omnigraph.server.requests import ReadPlace
 from omnigraph.server.routes.rows import EntityKind
 from omnigraph.server.wire import id_of
@@ -41,6 +42,7 @@ def read_one_blob(call: ServerCall) -> Answer:
     asked = call.fields(BlobFields)
     graph = call.graph.graph
     branch, at = asked.place
+    call.gate.check_types([TableKey.of(asked.entity, asked.type)], call.gate.branch)
     snapshot = graph.snapshot(branch, at)
     commit = id_of(snapshot.commit)
     wanted = _parse_range(call.headers.get("range"))
@@ -95,5 +97,5 @@ def _parse_range(header: str | None) -> _ByteRange | None:
 
 
 ROUTES: Final = (
-    Route("GET", "/graphs/{graph_id}/blob", read_one_blob, Action.READ, query=BlobFields, formats=(BYTES,)),
+    Route("GET", "/graphs/{graph_id}/blob", read_one_blob, ask_place(types="ask"), query=BlobFields, formats=(BYTES,)),
 )

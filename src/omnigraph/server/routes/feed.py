@@ -6,7 +6,7 @@ another server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from time import monotonic, sleep
 from typing import Annotated, Final
@@ -16,10 +16,11 @@ from pydantic import Field
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json
+from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import ChangeBlock, Changes
 from omnigraph.server.calls import EVENTS, JSON, NDJSON, Answer, Kind, Route, ServerCall
-from omnigraph.server.gate import Action
+from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_place
 from omnigraph.server.requests import ReadPlace, RequestModel
 from omnigraph.server.routes.history import Texts
 from omnigraph.server.wire import commit_to_wire, id_of, join_chunks
@@ -69,6 +70,7 @@ def follow_branch(call: ServerCall) -> Answer:
             "branch": asked.branch,
             "blocks": [block_to_wire(block) for block in shown],
             "cursor": cursor,
+            "types_hidden": bool(call.gate.hidden_types(call.graph.graph.schema.catalog, asked.branch)),
             "at_end": len(blocks) <= asked.limit,
         },
         shown[-1].commit.id if shown else None,
@@ -76,8 +78,20 @@ def follow_branch(call: ServerCall) -> Answer:
 
 
 def _open_feed(call: ServerCall, asked: FeedFields, cursor: str | None) -> Changes:
+    """Open the feed at a cursor, of the types that the caller may read. Their rights may change while it runs."""
     start = asked.start if cursor is None else None
-    return call.graph.graph.changes(start, cursor, branch=asked.branch, types=asked.type)
+    graph = call.graph.graph
+    catalog = graph.schema.catalog
+    hidden = call.gate.hidden_types(catalog, asked.branch)
+    call.gate.check_types([key for key in _list_keys(catalog, asked.type) if asked.type is not None], asked.branch)
+    visible = [key for key in _list_keys(catalog, asked.type) if key not in hidden]
+    return graph.changes(start, cursor, branch=asked.branch, types=visible if hidden else asked.type)
+
+
+def _list_keys(catalog: Catalog, names: Collection[str] | None) -> list[TableKey]:
+    """Return the tables of some types, given by their names or keys; of all types without names."""
+    keys = [type_.table_key for type_ in catalog.types()]
+    return [key for key in keys if names is None or key in names or key.type_name in names]
 
 
 def _pause() -> None:
@@ -125,6 +139,8 @@ def export_baseline(call: ServerCall) -> Answer:
     """Stream the state at a commit as inserts; the last line has the cursor to follow from."""
     asked = call.fields(BaselineFields)
     branch, at = asked.place
+    catalog = call.graph.graph.snapshot(branch, at).catalog()
+    call.gate.check_types(_list_keys(catalog, asked.type), call.gate.branch, Action.EXPORT)
     block = call.graph.graph.baseline(at, branch=branch, types=asked.type)
 
     def write_lines() -> Iterator[bytes]:
@@ -137,7 +153,9 @@ def export_baseline(call: ServerCall) -> Answer:
 
 
 _G: Final = "/graphs/{graph_id}/changes"
+_FOLLOW: Final = ask_all(RouteAsk(Action.READ, branch="branch"), types="hide")
+_BASELINE: Final = ask_place(Action.EXPORT, "ask")
 ROUTES: Final = (
-    Route("GET", _G, follow_branch, Action.READ, query=FeedFields, formats=(JSON, EVENTS), find_kind=_find_kind),
-    Route("GET", f"{_G}/baseline", export_baseline, Action.EXPORT, "stream", query=BaselineFields, formats=(NDJSON,)),
+    Route("GET", _G, follow_branch, _FOLLOW, query=FeedFields, formats=(JSON, EVENTS), find_kind=_find_kind),
+    Route("GET", f"{_G}/baseline", export_baseline, _BASELINE, "stream", query=BaselineFields, formats=(NDJSON,)),
 )

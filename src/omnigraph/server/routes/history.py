@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Final, Literal, cast
@@ -11,10 +11,12 @@ import orjson
 from pydantic import AwareDatetime, BeforeValidator
 
 from omnigraph.errors import Json, ParameterError
+from omnigraph.language.schema import TableKey
+from omnigraph.manifest.history import Commit
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import Diff
 from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
-from omnigraph.server.gate import Action
+from omnigraph.server.gate import Action, RouteAsk, ask_all
 from omnigraph.server.requests import Count, RequestModel, parse_txn
 from omnigraph.server.wire import commit_to_wire, id_of, join_chunks, write_arrow
 
@@ -104,22 +106,34 @@ def list_all_ancestry(call: ServerCall) -> Answer:
     """List commits, children before parents, with the branches and tags that point to them."""
     asked = call.fields(AncestryFields)
     graph = call.graph.graph
-    branches, tags = graph.branches(), graph.tags()
+    branches = [branch for branch in graph.branches() if call.gate.may_read_branch(branch.name)]
+    tags = [tag for tag in graph.tags() if call.gate.may_read_branch(tag.branch)]
+    found = _list_visible_ancestry(call, asked, [branch.name for branch in branches])
     commits: list[dict[str, Json]] = [
         {
             **commit_to_wire(commit),
             "heads": [branch.name for branch in branches if branch.head == commit.id],
             "tags": [tag.name for tag in tags if tag.commit == commit.id],
         }
-        for commit in graph.ancestry(asked.branch, upkeep=asked.upkeep)
+        for commit in found
     ]
     return _page_of_commits(commits, asked.before, min(asked.limit, _COMMITS))
+
+
+def _list_visible_ancestry(call: ServerCall, asked: AncestryFields, readable: Collection[str]) -> list[Commit]:
+    """List commits of branches that may be read: reading a branch is reading its whole past."""
+    graph = call.graph.graph
+    found = graph.ancestry(asked.branch, upkeep=asked.upkeep)
+    if asked.branch is not None or set(graph.info().branches) <= set(readable):
+        return found
+    visible = {commit.id for name in readable for commit in graph.ancestry(name, upkeep=asked.upkeep)}
+    return [commit for commit in found if commit.id in visible]
 
 
 def get_diff(call: ServerCall) -> Answer:
     """Count what changed between two states, or list it."""
     asked = call.fields(DiffFields)
-    diff = _compute_diff(call, asked)
+    diff, is_hiding = _compute_visible_diff(call, asked)
     commit = id_of(diff.after.commit)
     if call.accept == NDJSON:
         lines = (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in _list_records(diff, asked))
@@ -129,7 +143,7 @@ def get_diff(call: ServerCall) -> Answer:
             raise ParameterError("Arrow is a stream of one type", hint="name one type, or accept lines of JSON")
         reader = diff.reader(asked.type[0])
         return Answer(commit=commit, stream=join_chunks(write_arrow(reader.schema, reader)), media_type=ARROW)
-    fields: dict[str, Json] = {**diff.heading(), "types_hidden": False, "next": None}
+    fields: dict[str, Json] = {**diff.heading(), "types_hidden": is_hiding, "next": None}
     if asked.view == "entities":
         records = list(islice(_list_records(diff, asked), asked.cursor, asked.cursor + asked.limit + 1))
         fields["entities"] = records[: asked.limit]
@@ -137,16 +151,33 @@ def get_diff(call: ServerCall) -> Answer:
     return Answer(fields, commit)
 
 
-def _compute_diff(call: ServerCall, asked: DiffFields) -> Diff:
+def _compute_visible_diff(call: ServerCall, asked: DiffFields) -> tuple[Diff, bool]:
+    """Compare without the types that the caller may not read on both sides. Return whether there are any."""
+    diff = _compute_diff(call, asked, asked.type)
+    sides = (diff.before, diff.after)
+    hidden = frozenset(key for side in sides for key in call.gate.hidden_types(side.catalog(), side.branch))
+    if not hidden:
+        return diff, False
+    named = [key for name in asked.type or () for key in TableKey.candidates(name) if key in hidden]
+    for side in sides:
+        call.gate.check_types(named, side.branch)
+    return _compute_diff(call, asked, [key for key in diff.tables if key not in hidden]), True
+
+
+def _compute_diff(call: ServerCall, asked: DiffFields, types: Collection[str] | None) -> Diff:
     graph = call.graph.graph
     if (asked.commit is None) == (asked.a is None):
         raise ParameterError("a diff needs 'a', or 'commit'", hint="give one of them, and perhaps 'b' with 'a'")
     if asked.commit is None:
-        return graph.diff(asked.a or MAIN, asked.b, types=asked.type, branch=asked.branch)
+        if asked.b is None:
+            # What a diff with one side is compared with: main for a branch, else the branch of the reference.
+            is_branch = call.gate.policy is not None and asked.a in graph.info().branches
+            call.gate.check_action(Action.READ, MAIN if is_branch else asked.branch)
+        return graph.diff(asked.a or MAIN, asked.b, types=types, branch=asked.branch)
     commit = graph.commit(asked.commit)
     if not commit.parents:
         raise ParameterError(f"commit {commit.id} is the first one", hint="it has no parent to compare with")
-    return graph.diff(commit.parents[0], commit.id, types=asked.type, branch=asked.branch)
+    return graph.diff(commit.parents[0], commit.id, types=types, branch=asked.branch)
 
 
 def _list_records(diff: Diff, asked: DiffFields) -> Iterator[dict[str, Json]]:
@@ -154,9 +185,11 @@ def _list_records(diff: Diff, asked: DiffFields) -> Iterator[dict[str, Json]]:
 
 
 _G: Final = "/graphs/{graph_id}"
+_BRANCH: Final = ask_all(RouteAsk(Action.READ, branch="branch"))
+_BOTH: Final = ask_all(*(RouteAsk(Action.READ, ref=name) for name in ("a", "b", "commit")), types="hide")
 ROUTES: Final = (
-    Route("GET", f"{_G}/commits", list_branch_commits, Action.READ, query=CommitsFields),
-    Route("GET", f"{_G}/commits/{{commit:path}}", get_one_commit, Action.READ),
-    Route("GET", f"{_G}/ancestry", list_all_ancestry, Action.READ, query=AncestryFields),
-    Route("GET", f"{_G}/diff", get_diff, Action.READ, query=DiffFields, formats=(JSON, NDJSON, ARROW)),
+    Route("GET", f"{_G}/commits", list_branch_commits, _BRANCH, query=CommitsFields),
+    Route("GET", f"{_G}/commits/{{commit:path}}", get_one_commit, ask_all(RouteAsk(Action.READ, ref="commit"))),
+    Route("GET", f"{_G}/ancestry", list_all_ancestry, _BRANCH, query=AncestryFields),
+    Route("GET", f"{_G}/diff", get_diff, _BOTH, query=DiffFields, formats=(JSON, NDJSON, ARROW)),
 )

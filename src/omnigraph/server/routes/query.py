@@ -9,10 +9,11 @@ from typing import Annotated, Any, Final, cast
 from pydantic import AliasChoices, Field
 
 from omnigraph.errors import Json
-from omnigraph.language.query import SchemaSource, lint_queries
+from omnigraph.language.query import SchemaSource, compile_query, lint_queries
+from omnigraph.language.source import Source
 from omnigraph.read.result import Result
 from omnigraph.server.calls import ARROW, CSV, JSON, NDJSON, Answer, Route, ServerCall, too_large
-from omnigraph.server.gate import Action
+from omnigraph.server.gate import ask_place
 from omnigraph.server.requests import Count, Milliseconds, Numbers, ReadPlace, to_query_source
 from omnigraph.server.wire import (
     id_of,
@@ -50,7 +51,9 @@ def run_read_query(call: ServerCall) -> Answer:
     asked = call.fields(QueryFields)
     branch, at = asked.place
     began = monotonic()
-    result = call.graph.graph.query(to_query_source(asked.query), asked.name, asked.params, branch=branch, at=at)
+    source = to_query_source(asked.query)
+    check_query_types(call, source, asked)
+    result = call.graph.graph.query(source, asked.name, asked.params, branch=branch, at=at)
     if call.accept != JSON:
         return stream_rows(call, result, is_safe=asked.numbers == "safe")
     fields = page_of_rows(call, result, asked.offset, asked.limit, is_safe=asked.numbers == "safe")
@@ -64,6 +67,14 @@ def run_read_query(call: ServerCall) -> Answer:
         },
         id_of(result.commit),
     )
+
+
+def check_query_types(call: ServerCall, source: Source, asked: QueryFields) -> None:
+    """Ask for each type that a query reads or writes, before a row is read."""
+    call.gate.are_types_asked = True
+    if call.gate.asks_types:
+        catalog = call.graph.graph.snapshot(*asked.place).catalog()
+        call.gate.check_query_types(compile_query(source, catalog, asked.name), catalog, call.gate.branch)
 
 
 def page_of_rows(call: ServerCall, result: Result, offset: int, limit: int | None, *, is_safe: bool) -> dict[str, Json]:
@@ -106,7 +117,9 @@ def explain_read_query(call: ServerCall) -> Answer:
     asked = call.fields(QueryFields)
     branch, at = asked.place
     graph = call.graph.graph
-    plan = graph.explain(to_query_source(asked.query), asked.name, asked.params, branch=branch, at=at)
+    source = to_query_source(asked.query)
+    check_query_types(call, source, asked)
+    plan = graph.explain(source, asked.name, asked.params, branch=branch, at=at)
     commit = id_of(graph.snapshot(branch, at).commit)
     return Answer({"query_name": asked.name, "plan": plan, "branch": branch, "commit": commit}, commit)
 
@@ -116,7 +129,9 @@ def profile_read_query(call: ServerCall) -> Answer:
     asked = call.fields(QueryFields)
     branch, at = asked.place
     graph = call.graph.graph
-    profile = graph.profile(to_query_source(asked.query), asked.name, asked.params, branch=branch, at=at)
+    source = to_query_source(asked.query)
+    check_query_types(call, source, asked)
+    profile = graph.profile(source, asked.name, asked.params, branch=branch, at=at)
     commit = id_of(graph.snapshot(branch, at).commit)
     shown = {**cast("dict[str, Json]", profile.to_json()), "text": str(profile)}
     return Answer({"query_name": asked.name, **shown, "branch": branch, "commit": commit}, commit)
@@ -133,17 +148,24 @@ def lint_query_text(call: ServerCall) -> Answer:
 
 
 ROUTES: Final = (
-    Route("POST", "/graphs/{graph_id}/query", run_read_query, Action.READ, body=QueryFields, formats=ROW_FORMATS),
+    Route(
+        "POST",
+        "/graphs/{graph_id}/query",
+        run_read_query,
+        ask_place(types="ask"),
+        body=QueryFields,
+        formats=ROW_FORMATS,
+    ),
     Route(
         "POST",
         "/graphs/{graph_id}/read",
         run_read_query,
-        Action.READ,
+        ask_place(types="ask"),
         body=QueryFields,
         formats=ROW_FORMATS,
         successor="query",
     ),
-    Route("POST", "/graphs/{graph_id}/explain", explain_read_query, Action.READ, body=QueryFields),
-    Route("POST", "/graphs/{graph_id}/profile", profile_read_query, Action.READ, body=QueryFields),
-    Route("POST", "/graphs/{graph_id}/lint", lint_query_text, Action.READ, body=LintFields),
+    Route("POST", "/graphs/{graph_id}/explain", explain_read_query, ask_place(types="ask"), body=QueryFields),
+    Route("POST", "/graphs/{graph_id}/profile", profile_read_query, ask_place(types="ask"), body=QueryFields),
+    Route("POST", "/graphs/{graph_id}/lint", lint_query_text, ask_place(), body=LintFields),
 )

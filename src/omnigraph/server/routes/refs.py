@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from omnigraph.errors import Json, NotFound
+from omnigraph.errors import Conflict, Json, MergeConflicts, NotFound
+from omnigraph.language.schema import TableKey
 from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.rows import MAIN
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import conflict_to_wire, to_snake_case
-from omnigraph.server.gate import Action, authorize
+from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_graph
 from omnigraph.server.requests import RequestModel, WriteFields, parse_txn
 from omnigraph.server.wire import branch_to_wire, id_of, tag_to_wire
 from omnigraph.write.merge import Counts, MergeResult
@@ -56,8 +59,9 @@ class RevertFields(_ReconcileFields):
 
 def list_all_branches(call: ServerCall) -> Answer:
     """List the branches with their heads."""
-    branches = call.graph.graph.branches()
-    return Answer({"branches": [each.name for each in branches], "items": [branch_to_wire(each) for each in branches]})
+    branches = [each for each in call.graph.graph.branches() if call.gate.may_read_branch(each.name)]
+    items: list[Json] = [branch_to_wire(each, is_protected=call.gate.is_protected(each.name)) for each in branches]
+    return Answer({"branches": [each.name for each in branches], "items": items})
 
 
 def _find_branch(call: ServerCall, name: str) -> Branch:
@@ -70,14 +74,14 @@ def _find_branch(call: ServerCall, name: str) -> Branch:
 def get_one_branch(call: ServerCall) -> Answer:
     """Describe one branch."""
     branch = _find_branch(call, call.path["branch"])
-    return Answer(branch_to_wire(branch), branch.head)
+    return Answer(branch_to_wire(branch, is_protected=call.gate.is_protected(branch.name)), branch.head)
 
 
 def create_new_branch(call: ServerCall) -> Answer:
     """Create a branch. Nothing is copied."""
     asked = call.fields(BranchFields)
     graph = call.graph.graph
-    graph.create_branch(asked.name, asked.from_)
+    graph.create_branch(asked.name, asked.from_, actor=call.token.actor)
     commit = id_of(graph.snapshot(asked.name).commit)
     return Answer(
         {
@@ -96,60 +100,75 @@ def delete_one_branch(call: ServerCall) -> Answer:
     name = call.path["branch"]
     graph = call.graph.graph
     head = _find_branch(call, name).head
-    graph.delete_branch(name)
+    graph.delete_branch(name, actor=call.token.actor)
     return Answer({"uri": call.graph.uri, "name": name, "actor_id": call.token.actor, "commit": head}, head)
 
 
 def merge_branches(call: ServerCall) -> Answer:
     """Merge a branch, a commit or a tag into a branch."""
     asked = call.fields(MergeFields)
-    if not asked.dry_run:
-        authorize(call.token, Action.BRANCH_MERGE, call.graph.uri)
-    if asked.delete_branch:
-        authorize(call.token, Action.BRANCH_DELETE, call.graph.uri)
-    result = call.graph.graph.merge(
-        asked.source,
-        asked.branch,
-        by=asked.by,
-        dry_run=asked.dry_run,
-        prefer=asked.prefer,
-        resolve=asked.resolve,
-        message=asked.message,
-        actor=call.token.actor,
-        delete_branch=asked.delete_branch,
-        if_commit=asked.if_commit,
-        txn=parse_txn(asked.txn),
-        key=call.key,
-    )
+    with _conceal_conflicts(call, asked.branch):
+        result = call.graph.graph.merge(
+            asked.source,
+            asked.branch,
+            by=asked.by,
+            dry_run=asked.dry_run,
+            prefer=asked.prefer,
+            resolve=asked.resolve,
+            message=asked.message,
+            actor=call.token.actor,
+            delete_branch=asked.delete_branch,
+            if_commit=asked.if_commit,
+            txn=parse_txn(asked.txn),
+            key=call.key,
+        )
     deleted = asked.delete_branch and result.branch_kept is None and not asked.dry_run
-    fields = {"source": asked.source, "target": asked.branch, **_merge_to_wire(call, result)}
+    fields = {"source": asked.source, "target": asked.branch, **_merge_to_wire(call, result, asked.branch)}
     return Answer({**fields, "branch_deleted": deleted, "branch_kept": result.branch_kept}, id_of(result.commit))
 
 
 def revert_commit(call: ServerCall) -> Answer:
     """Undo a commit with a new commit."""
     asked = call.fields(RevertFields)
-    if not asked.dry_run:
-        authorize(call.token, Action.CHANGE, call.graph.uri)
-    result = call.graph.graph.revert(
-        asked.commit,
-        branch=asked.branch,
-        side=asked.side,
-        by=asked.by,
-        prefer=asked.prefer,
-        resolve=asked.resolve,
-        dry_run=asked.dry_run,
-        message=asked.message,
-        actor=call.token.actor,
-        if_commit=asked.if_commit,
-        txn=parse_txn(asked.txn),
-        key=call.key,
-    )
-    fields = {"source": asked.commit, "target": asked.branch, **_merge_to_wire(call, result)}
+    with _conceal_conflicts(call, asked.branch):
+        result = call.graph.graph.revert(
+            asked.commit,
+            branch=asked.branch,
+            side=asked.side,
+            by=asked.by,
+            prefer=asked.prefer,
+            resolve=asked.resolve,
+            dry_run=asked.dry_run,
+            message=asked.message,
+            actor=call.token.actor,
+            if_commit=asked.if_commit,
+            txn=parse_txn(asked.txn),
+            key=call.key,
+        )
+    fields = {"source": asked.commit, "target": asked.branch, **_merge_to_wire(call, result, asked.branch)}
     return Answer(fields, id_of(result.commit))
 
 
-def _merge_to_wire(call: ServerCall, result: MergeResult) -> dict[str, Json]:
+def _check_conflicts(call: ServerCall, conflicts: Sequence[Conflict], branch: str) -> None:
+    """Ask for the types in which there are conflicts: a conflict shows the values of both sides."""
+    if call.gate.asks_types and conflicts:
+        edges = call.graph.edge_types
+        types = {(TableKey.of_edge if each.type in edges else TableKey.of_node)(each.type) for each in conflicts}
+        call.gate.check_types(sorted(types), branch)
+
+
+@contextmanager
+def _conceal_conflicts(call: ServerCall, branch: str) -> Generator[None]:
+    try:
+        yield
+    except MergeConflicts as error:
+        _check_conflicts(call, error.conflicts, branch)
+        raise
+
+
+def _merge_to_wire(call: ServerCall, result: MergeResult, branch: str) -> dict[str, Json]:
+    _check_conflicts(call, result.conflicts, branch)
+    hidden = call.gate.hidden_types(call.graph.graph.schema.catalog, branch)
     outcome: dict[str, Json] = {} if result.conflicts else {"outcome": to_snake_case(str(result.outcome))}
     return {
         **outcome,
@@ -159,8 +178,17 @@ def _merge_to_wire(call: ServerCall, result: MergeResult) -> dict[str, Json]:
         "base": result.base,
         "source_commit": result.source,
         "target_commit": result.target,
-        "nodes": {name: _counts_to_wire(counts) for name, counts in result.nodes.items()},
-        "edges": {name: _counts_to_wire(counts) for name, counts in result.edges.items()},
+        "nodes": {
+            name: _counts_to_wire(counts)
+            for name, counts in result.nodes.items()
+            if TableKey.of_node(name) not in hidden
+        },
+        "edges": {
+            name: _counts_to_wire(counts)
+            for name, counts in result.edges.items()
+            if TableKey.of_edge(name) not in hidden
+        },
+        "types_hidden": bool(hidden),
         "conflicts": [conflict_to_wire(conflict, call.graph.edge_types) for conflict in result.conflicts],
     }
 
@@ -171,7 +199,9 @@ def _counts_to_wire(counts: Counts) -> Json:
 
 def list_all_tags(call: ServerCall) -> Answer:
     """List the tags."""
-    return Answer({"tags": [tag_to_wire(tag) for tag in call.graph.graph.tags()]})
+    return Answer(
+        {"tags": [tag_to_wire(tag) for tag in call.graph.graph.tags() if call.gate.may_read_branch(tag.branch)]}
+    )
 
 
 def create_new_tag(call: ServerCall) -> Answer:
@@ -185,22 +215,49 @@ def create_new_tag(call: ServerCall) -> Answer:
 def delete_one_tag(call: ServerCall) -> Answer:
     """Delete a tag. The commit stays."""
     name = call.path["tag"]
-    call.graph.graph.delete_tag(name)
+    call.graph.graph.delete_tag(name, actor=call.token.actor)
     return Answer({"tag": name})
 
 
 _G: Final = "/graphs/{graph_id}"
 _BRANCH: Final = f"{_G}/branches/{{branch:path}}"
-# A merge or a revert that is only tried reads; the other ones ask for more once they know.
+_CREATE: Final = ask_all(
+    RouteAsk(Action.BRANCH_CREATE, branch="from_", target="name"), RouteAsk(Action.READ, ref="from_")
+)
+# A merge or a revert that is only tried reads. What is merged can be read afterwards, so it must be readable before.
+_MERGE: Final = ask_all(
+    RouteAsk(Action.READ, ref="source"),
+    RouteAsk(Action.READ, branch="branch", only_if="dry_run"),
+    RouteAsk(Action.BRANCH_MERGE, branch="source", target="branch", unless="dry_run"),
+    RouteAsk(Action.BRANCH_DELETE, target="source", only_if="delete_branch"),
+    types="commit",
+)
+_REVERT: Final = ask_all(
+    RouteAsk(Action.READ, ref="commit"),
+    RouteAsk(Action.READ, branch="branch"),
+    RouteAsk(Action.CHANGE, branch="branch", unless="dry_run"),
+    types="commit",
+)
+_NEW_TAG: Final = ask_all(
+    RouteAsk(Action.TAG),
+    RouteAsk(Action.READ, ref="ref", only_if="ref"),
+    RouteAsk(Action.READ, branch="branch", unless="ref"),
+)
 ROUTES: Final = (
-    Route("GET", f"{_G}/branches", list_all_branches, Action.READ),
-    Route("POST", f"{_G}/branches", create_new_branch, Action.BRANCH_CREATE, "write", body=BranchFields),
-    Route("POST", f"{_G}/branches/merge", merge_branches, Action.READ, "write", body=MergeFields, keeps_key=True),
-    Route("POST", f"{_G}/merges", merge_branches, Action.READ, "write", body=MergeFields, keeps_key=True),
-    Route("POST", f"{_G}/reverts", revert_commit, Action.READ, "write", body=RevertFields, keeps_key=True),
-    Route("GET", _BRANCH, get_one_branch, Action.READ),
-    Route("DELETE", _BRANCH, delete_one_branch, Action.BRANCH_DELETE, "write"),
-    Route("GET", f"{_G}/tags", list_all_tags, Action.READ),
-    Route("POST", f"{_G}/tags", create_new_tag, Action.TAG, "write", body=TagFields),
-    Route("DELETE", f"{_G}/tags/{{tag:path}}", delete_one_tag, Action.TAG, "write"),
+    Route("GET", f"{_G}/branches", list_all_branches, ask_graph(Action.READ)),
+    Route("POST", f"{_G}/branches", create_new_branch, _CREATE, "write", body=BranchFields),
+    Route("POST", f"{_G}/branches/merge", merge_branches, _MERGE, "write", body=MergeFields, keeps_key=True),
+    Route("POST", f"{_G}/merges", merge_branches, _MERGE, "write", body=MergeFields, keeps_key=True),
+    Route("POST", f"{_G}/reverts", revert_commit, _REVERT, "write", body=RevertFields, keeps_key=True),
+    Route("GET", _BRANCH, get_one_branch, ask_all(RouteAsk(Action.READ, branch="branch"))),
+    Route("DELETE", _BRANCH, delete_one_branch, ask_all(RouteAsk(Action.BRANCH_DELETE, target="branch")), "write"),
+    Route("GET", f"{_G}/tags", list_all_tags, ask_graph(Action.READ)),
+    Route("POST", f"{_G}/tags", create_new_tag, _NEW_TAG, "write", body=TagFields),
+    Route(
+        "DELETE",
+        f"{_G}/tags/{{tag:path}}",
+        delete_one_tag,
+        ask_all(RouteAsk(Action.TAG), RouteAsk(Action.READ, ref="tag")),
+        "write",
+    ),
 )

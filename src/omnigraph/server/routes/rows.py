@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Final, Literal, cast
 
 import orjson
@@ -10,12 +10,12 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
 from omnigraph.errors import Json, NotFound, ParameterError
-from omnigraph.language.schema import TableKey
+from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.result import Result
 from omnigraph.read.rows import Direction, Filter, Scan
 from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
-from omnigraph.server.gate import Action
+from omnigraph.server.gate import Action, ask_place
 from omnigraph.server.requests import Count, Numbers, ReadPlace
 from omnigraph.server.routes.query import ROW_FORMATS, page_of_rows, stream_rows
 from omnigraph.server.wire import id_of, join_chunks, list_types, rows_to_wire, write_arrow
@@ -83,6 +83,7 @@ def list_rows(call: ServerCall) -> Answer:
     """Read the rows of a type."""
     asked = call.fields(RowsFields)
     branch, at = asked.place
+    call.gate.check_types([TableKey.of(asked.entity, asked.type)], call.gate.branch)
     graph = call.graph.graph
     read = graph.nodes if asked.entity == "node" else graph.edges
     scan = read(asked.type, _parse_filter(asked.filter), asked.columns, branch, at)
@@ -126,13 +127,15 @@ def get_one_entity(call: ServerCall) -> Answer:
     """Read one node or edge, and count the edges of a node."""
     asked = call.fields(EntityFields)
     branch, at = asked.place
+    call.gate.check_types([TableKey.of(asked.entity, asked.type)], call.gate.branch)
     graph = call.graph.graph
     read = graph.nodes if asked.entity == "node" else graph.edges
     scan = read(asked.type, {"id": asked.id}, asked.columns, branch, at)
     rows = rows_to_wire(scan.to_arrow(), is_safe=asked.numbers == "safe")
     if not rows:
         raise NotFound(f"no {asked.type} '{asked.id}'", hint="check its id")
-    degrees = _list_degrees(call, asked.type, asked.id, branch, at) if asked.entity == "node" else []
+    hidden = call.gate.hidden_types(graph.snapshot(branch, at).catalog(), call.gate.branch)
+    degrees = _list_degrees(call, asked.type, asked.id, branch, at, hidden) if asked.entity == "node" else []
     return Answer(
         {
             "entity": asked.entity,
@@ -141,6 +144,7 @@ def get_one_entity(call: ServerCall) -> Answer:
             "properties": rows[0],
             "types": list_types(scan.schema),
             "degrees": degrees,
+            "types_hidden": bool(hidden),
             "branch": scan.branch,
             "commit": id_of(scan.commit),
         },
@@ -148,9 +152,15 @@ def get_one_entity(call: ServerCall) -> Answer:
     )
 
 
-def _list_degrees(call: ServerCall, type_: str, id_: str, branch: str, at: str | None) -> list[Json]:
+def _list_degrees(
+    call: ServerCall, type_: str, id_: str, branch: str, at: str | None, hidden: Collection[TableKey]
+) -> list[Json]:
     counts = call.graph.graph.degrees(type_, id_, branch=branch, at=at)
-    return [{"edge": edge, "direction": way, "count": count} for (edge, way), count in counts.items()]
+    return [
+        {"edge": edge, "direction": way, "count": count}
+        for (edge, way), count in counts.items()
+        if TableKey.of_edge(edge) not in hidden
+    ]
 
 
 def count_degrees(call: ServerCall) -> Answer:
@@ -159,8 +169,12 @@ def count_degrees(call: ServerCall) -> Answer:
     branch, at = asked.place
     snapshot = call.graph.graph.snapshot(branch, at)
     commit = id_of(snapshot.commit)
-    degrees = _list_degrees(call, asked.type, asked.id, branch, at)
-    return Answer({"degrees": degrees, "branch": snapshot.branch, "commit": commit}, commit)
+    call.gate.check_types([TableKey.of_node(asked.type)], call.gate.branch)
+    hidden = call.gate.hidden_types(snapshot.catalog(), call.gate.branch)
+    degrees = _list_degrees(call, asked.type, asked.id, branch, at, hidden)
+    return Answer(
+        {"degrees": degrees, "types_hidden": bool(hidden), "branch": snapshot.branch, "commit": commit}, commit
+    )
 
 
 def list_neighbors(call: ServerCall) -> Answer:
@@ -170,12 +184,13 @@ def list_neighbors(call: ServerCall) -> Answer:
     graph = call.graph.graph
     snapshot = graph.snapshot(branch, at)
     commit = id_of(snapshot.commit)
+    named = [TableKey.of_node(asked.type), *([] if asked.edge is None else [TableKey.of_edge(asked.edge)])]
+    call.gate.check_types(named, call.gate.branch)
+    hidden = call.gate.hidden_types(snapshot.catalog(), call.gate.branch)
     if call.accept == ARROW:
-        whole = graph.neighbors(asked.type, asked.id, asked.edge, asked.direction, branch, at)
+        whole = _find_visible_neighbors(call, asked, hidden, is_whole=True)
         return _stream_arrow(asked.type, whole.schema, iter(whole.to_batches()), snapshot.branch, commit)
-    found = graph.neighbors(
-        asked.type, asked.id, asked.edge, asked.direction, branch, at, limit=asked.limit + 1, offset=asked.offset
-    )
+    found = _find_visible_neighbors(call, asked, hidden)
     shown = found.slice(0, min(asked.limit, found.num_rows))
     following = {"at": commit, "offset": asked.offset + shown.num_rows} if found.num_rows > asked.limit else None
     rows = rows_to_wire(shown, is_safe=False)
@@ -184,11 +199,38 @@ def list_neighbors(call: ServerCall) -> Answer:
             "edges": [_edge_to_json(row) for row in rows],
             "nodes": _list_ends(rows),
             "next": following,
+            "types_hidden": bool(hidden),
             "branch": snapshot.branch,
             "commit": commit,
         },
         commit,
     )
+
+
+def _find_visible_neighbors(
+    call: ServerCall, asked: NeighborFields, hidden: Collection[TableKey], *, is_whole: bool = False
+) -> pa.Table:
+    """Find one edge more than are shown, or all, without those of hidden types and those that lead to hidden types."""
+    branch, at = asked.place
+    graph, last = call.graph.graph, None if is_whole else asked.limit + 1
+    if not hidden:
+        return graph.neighbors(
+            asked.type,
+            asked.id,
+            asked.edge,
+            asked.direction,
+            branch,
+            at,
+            limit=last,
+            offset=0 if is_whole else asked.offset,
+        )
+    found = graph.neighbors(asked.type, asked.id, asked.edge, asked.direction, branch, at)
+    types = zip(found.column("edge").to_pylist(), found.column("neighbor_type").to_pylist(), strict=True)
+    visible = [
+        TableKey.of_edge(str(edge)) not in hidden and TableKey.of_node(str(node)) not in hidden for edge, node in types
+    ]
+    shown = found.filter(pa.array(visible, pa.bool_()))
+    return shown if is_whole else shown.slice(asked.offset, last)
 
 
 def _edge_to_json(row: dict[str, Json]) -> Json:
@@ -214,12 +256,22 @@ def export_graph(call: ServerCall) -> Answer:
     branch, at = asked.place
     graph = call.graph.graph
     names = _select_types(asked)
-    commit = id_of(graph.snapshot(branch, at).commit)
+    snapshot = graph.snapshot(branch, at)
+    commit = id_of(snapshot.commit)
+    _check_exported(call, names, snapshot.catalog())
     if call.accept == ARROW:
         return _export_arrow(call, names, branch, at)
     lines = graph.export(types=names, branch=branch, at=at)
     pieces: Iterator[bytes] = (line.encode() for line in lines)
     return Answer(commit=commit, stream=join_chunks(pieces), media_type=NDJSON)
+
+
+def _check_exported(call: ServerCall, names: Collection[str] | None, catalog: Catalog) -> None:
+    """Ask for the types to export. An export of everything is refused if a part of it may not leave."""
+    types = [(TableKey.of_node(name), name) for name in catalog.nodes]
+    types += [(TableKey.of_edge(name), name) for name in catalog.edges]
+    chosen = [key for key, name in types if names is None or name in names]
+    call.gate.check_types(chosen, call.gate.branch, Action.EXPORT)
 
 
 def _select_types(asked: ExportFields) -> list[str] | None:
@@ -240,15 +292,22 @@ def _export_arrow(call: ServerCall, names: list[str] | None, branch: str, at: st
 
 _G: Final = "/graphs/{graph_id}"
 ROUTES: Final = (
-    Route("GET", f"{_G}/rows", list_rows, Action.READ, query=RowsFields, formats=ROW_FORMATS),
-    Route("GET", f"{_G}/entity", get_one_entity, Action.READ, query=EntityFields),
-    Route("GET", f"{_G}/entity/neighbors", list_neighbors, Action.READ, query=NeighborFields, formats=(JSON, ARROW)),
-    Route("GET", f"{_G}/entity/degrees", count_degrees, Action.READ, query=DegreeFields),
+    Route("GET", f"{_G}/rows", list_rows, ask_place(types="ask"), query=RowsFields, formats=ROW_FORMATS),
+    Route("GET", f"{_G}/entity", get_one_entity, ask_place(types="ask"), query=EntityFields),
+    Route(
+        "GET",
+        f"{_G}/entity/neighbors",
+        list_neighbors,
+        ask_place(types="ask"),
+        query=NeighborFields,
+        formats=(JSON, ARROW),
+    ),
+    Route("GET", f"{_G}/entity/degrees", count_degrees, ask_place(types="hide"), query=DegreeFields),
     Route(
         "POST",
         f"{_G}/export",
         export_graph,
-        Action.EXPORT,
+        ask_place(Action.EXPORT, "ask"),
         "stream",
         body=ExportFields,
         formats=(NDJSON, ARROW),

@@ -7,9 +7,10 @@ from typing import Final, Literal
 
 from omnigraph.errors import Json, Problem
 from omnigraph.language.schema import parse_schema
+from omnigraph.manifest.rows import MAIN
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import RequestError
-from omnigraph.server.gate import Action
+from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_graph, ask_place
 from omnigraph.server.requests import ReadPlace, RequestModel, parse_txn, to_schema_source
 from omnigraph.server.wire import catalog_to_wire, id_of
 
@@ -110,10 +111,9 @@ def _find_breakage(call: ServerCall, asked: SchemaPlanFields) -> Mapping[str, li
 
 
 _G: Final = "/graphs/{graph_id}/schema"
+_APPLY: Final = ask_all(RouteAsk(Action.SCHEMA_APPLY, fixed_target=MAIN))
 ROUTES: Final = (
-    Route("GET", _G, get_schema, Action.READ, query=SchemaPlace),
-    Route("POST", f"{_G}/plan", plan_new_schema, Action.READ, body=SchemaPlanFields),
-    Route(
-        "POST", f"{_G}/apply", apply_new_schema, Action.SCHEMA_APPLY, "write", body=SchemaApplyFields, keeps_key=True
-    ),
+    Route("GET", _G, get_schema, ask_place(), query=SchemaPlace),
+    Route("POST", f"{_G}/plan", plan_new_schema, ask_graph(Action.READ), body=SchemaPlanFields),
+    Route("POST", f"{_G}/apply", apply_new_schema, _APPLY, "write", body=SchemaApplyFields, keeps_key=True),
 )

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from omnigraph.errors import NotFound, ParameterError
+from omnigraph.errors import ParameterError
 from omnigraph.manifest.rows import MAIN
 from omnigraph.server.calls import Answer, Kind, Route, ServerCall
-from omnigraph.server.gate import ROLE_ACTIONS, Action
+from omnigraph.server.gate import Action, ask_graph
 from omnigraph.server.queries import StoredQuery, describe_query, refuse_broken
 from omnigraph.server.requests import Count, Milliseconds, Numbers, ReadPlace
 from omnigraph.server.routes.query import ROW_FORMATS, QueryFields, run_read_query
@@ -54,7 +54,13 @@ def invoke_stored_query(call: ServerCall) -> Answer:
     if asked.expect_mutation not in (None, stored.is_mutation):
         found = "writes" if stored.is_mutation else "reads"
         raise ParameterError(f"the stored query '{stored.name}' {found}", hint="correct 'expect_mutation'")
-    return _invoke_mutation(call, stored, asked) if stored.is_mutation else _invoke_read(call, stored, asked)
+    if stored.is_mutation:
+        branch = asked.branch or MAIN
+        with call.gate.invoke(stored.name, Action.CHANGE, branch, mutates=True):
+            return _invoke_mutation(call, stored, asked)
+    branch = call.gate.find_branch(*asked.place, graph=call.graph.graph)
+    with call.gate.invoke(stored.name, Action.READ, branch, asked.place[1], mutates=False):
+        return _invoke_read(call, stored, asked)
 
 
 def _invoke_read(call: ServerCall, stored: StoredQuery, asked: InvokeFields) -> Answer:
@@ -96,14 +102,15 @@ def _invoke_mutation(call: ServerCall, stored: StoredQuery, asked: InvokeFields)
 
 def _find_stored(call: ServerCall) -> StoredQuery:
     stored = call.graph.queries.find(call.path["name"])
-    if stored is None or not _may_invoke(call, stored):
-        raise NotFound("no stored query of this name", hint="GET queries lists them")
+    mutates = stored is not None and stored.is_mutation
+    call.gate.check_stored_query(call.path["name"], is_known=stored is not None, mutates=mutates)
+    assert stored is not None, "what is not known was refused"
     return stored
 
 
 def _may_invoke(call: ServerCall, stored: StoredQuery) -> bool:
-    actions = ROLE_ACTIONS[call.token.role]
-    return Action.INVOKE_QUERY in actions and (not stored.is_mutation or Action.CHANGE in actions)
+    question = call.gate.question(Action.INVOKE_QUERY, query=stored.name, mutates=stored.is_mutation)
+    return call.gate.allows(question)
 
 
 def _find_kind(call: ServerCall) -> Kind:
@@ -113,13 +120,13 @@ def _find_kind(call: ServerCall) -> Kind:
 
 _G: Final = "/graphs/{graph_id}/queries"
 ROUTES: Final = (
-    Route("GET", _G, list_stored_queries, Action.INVOKE_QUERY),
-    Route("GET", f"{_G}/{{name}}", get_stored_query, Action.INVOKE_QUERY),
+    Route("GET", _G, list_stored_queries, ask_graph(Action.INVOKE_QUERY)),
+    Route("GET", f"{_G}/{{name}}", get_stored_query, ask_graph(Action.INVOKE_QUERY)),
     Route(
         "POST",
         f"{_G}/{{name}}",
         invoke_stored_query,
-        Action.INVOKE_QUERY,
+        ask_graph(Action.INVOKE_QUERY, "ask"),
         body=InvokeFields,
         formats=ROW_FORMATS,
         find_kind=_find_kind,

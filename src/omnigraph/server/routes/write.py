@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -12,13 +13,14 @@ import pyarrow as pa
 from pydantic import AliasChoices, Field
 
 from omnigraph.deadlines import check_deadline
-from omnigraph.errors import Json
-from omnigraph.language.query import find_query
+from omnigraph.errors import Json, ValidationError
+from omnigraph.language.query import compile_query, find_query
 from omnigraph.language.schema import TableKey
+from omnigraph.language.source import Source
 from omnigraph.manifest.rows import MAIN
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import RequestError
-from omnigraph.server.gate import Action, authorize
+from omnigraph.server.gate import Action, RouteAsk, ask_all
 from omnigraph.server.requests import RequestModel, WriteFields, parse_txn, to_query_source
 from omnigraph.server.settings import Limits
 from omnigraph.server.wire import id_of
@@ -75,6 +77,7 @@ def run_mutation(call: ServerCall) -> Answer:
     """Run an insert, update or delete as one commit."""
     asked = call.fields(MutateFields)
     source = to_query_source(asked.query)
+    _check_mutation_types(call, source, asked.name, asked.branch)
     with only_inline_blobs():
         result = call.graph.graph.mutate(
             source,
@@ -103,10 +106,21 @@ def run_mutation(call: ServerCall) -> Answer:
     )
 
 
+def _check_mutation_types(call: ServerCall, source: Source, name: str | None, branch: str) -> None:
+    """Ask for each type that a mutation reads or writes, before a row is read."""
+    call.gate.are_types_asked = True
+    if call.gate.asks_types:
+        catalog = call.graph.graph.schema.catalog
+        call.gate.check_query_types(compile_query(source, catalog, name), catalog, branch)
+
+
 def run_transaction(call: ServerCall) -> Answer:
     """Run several mutations as one commit, or none of them."""
     asked = call.fields(TransactionFields)
     steps: list[Json] = []
+    sources = [to_query_source(step.query) for step in asked.steps]
+    for step, source in zip(asked.steps, sources, strict=True):
+        _check_mutation_types(call, source, step.name, asked.branch)
     with (
         only_inline_blobs(),
         call.graph.graph.transaction(
@@ -118,8 +132,7 @@ def run_transaction(call: ServerCall) -> Answer:
             key=call.key,
         ) as transaction,
     ):
-        for step in asked.steps:
-            source = to_query_source(step.query)
+        for step, source in zip(asked.steps, sources, strict=True):
             done = transaction.mutate(source, step.name, step.params)
             steps.append(
                 {
@@ -151,10 +164,10 @@ def run_load(call: ServerCall) -> Answer:
     graph = call.graph.graph
     is_new = asked.from_ is not None and asked.branch not in graph.info().branches
     if is_new:
-        authorize(call.token, Action.BRANCH_CREATE, call.graph.uri)
+        call.gate.check_action(Action.BRANCH_CREATE, asked.from_, asked.branch)
     rejects = call.hosting.uploads / f"{call.request_id}-{id(call)}.jsonl"
     try:
-        with _open_records(call, asked) as records, only_inline_blobs():
+        with _open_records(call, asked) as records, only_inline_blobs(), _conceal_violations(call, asked.branch):
             result = graph.load(
                 records,
                 mode=asked.mode,
@@ -170,6 +183,7 @@ def run_load(call: ServerCall) -> Answer:
                 actor=call.token.actor,
                 check=asked.check,
             )
+        _check_loaded_types(call, result)
         shown, more = _read_rejects(rejects)
     finally:
         rejects.unlink(missing_ok=True)
@@ -185,6 +199,24 @@ def run_load(call: ServerCall) -> Answer:
         },
         id_of(result.commit),
     )
+
+
+def _check_loaded_types(call: ServerCall, result: LoadResult) -> None:
+    """Ask for the types of a load that was only checked: the commit section asks for the others."""
+    types = [TableKey.of_node(name) for name in result.nodes] + [TableKey.of_edge(name) for name in result.edges]
+    call.gate.check_types(types, result.branch, Action.CHANGE)
+
+
+@contextmanager
+def _conceal_violations(call: ServerCall, branch: str) -> Generator[None]:
+    """Refuse a load of types that may not be changed before telling what is wrong with it: that could show rows."""
+    try:
+        yield
+    except ValidationError as error:
+        types = {key for each in error.violations for key in TableKey.candidates(each.type)}
+        known = {each.table_key for each in call.graph.graph.schema.catalog.types()}
+        call.gate.check_types(sorted(types & known), branch, Action.CHANGE)
+        raise
 
 
 def _load_to_wire(result: LoadResult) -> dict[str, Json]:
@@ -255,25 +287,23 @@ def _read_rejects(path: Path) -> tuple[list[Json], bool]:
 
 
 _G: Final = "/graphs/{graph_id}"
+_CHANGE: Final = ask_all(RouteAsk(Action.CHANGE, branch="branch"), types="ask")
+# Whether the branch must be created is known later, and asked then.
+_LOAD: Final = ask_all(
+    RouteAsk(Action.CHANGE, branch="branch"), RouteAsk(Action.READ, ref="from_", only_if="from_"), types="commit"
+)
 ROUTES: Final = (
-    Route("POST", f"{_G}/mutate", run_mutation, Action.CHANGE, "write", body=MutateFields, keeps_key=True),
+    Route("POST", f"{_G}/mutate", run_mutation, _CHANGE, "write", body=MutateFields, keeps_key=True),
     Route(
-        "POST",
-        f"{_G}/change",
-        run_mutation,
-        Action.CHANGE,
-        "write",
-        body=MutateFields,
-        keeps_key=True,
-        successor="mutate",
+        "POST", f"{_G}/change", run_mutation, _CHANGE, "write", body=MutateFields, keeps_key=True, successor="mutate"
     ),
-    Route("POST", f"{_G}/transaction", run_transaction, Action.CHANGE, "write", body=TransactionFields, keeps_key=True),
-    Route("POST", f"{_G}/load", run_load, Action.CHANGE, "write", body=LoadFields, upload=UploadFields, keeps_key=True),
+    Route("POST", f"{_G}/transaction", run_transaction, _CHANGE, "write", body=TransactionFields, keeps_key=True),
+    Route("POST", f"{_G}/load", run_load, _LOAD, "write", body=LoadFields, upload=UploadFields, keeps_key=True),
     Route(
         "POST",
         f"{_G}/ingest",
         run_load,
-        Action.CHANGE,
+        _LOAD,
         "write",
         body=LoadFields,
         upload=UploadFields,

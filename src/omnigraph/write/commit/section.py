@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, StorageError, ValidationError
+from omnigraph.late_imports import LateModule
 from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, check_if_commit, find_repeated
@@ -41,6 +42,11 @@ from omnigraph.write.commit.recovery import ROUNDS, heal, heal_branch
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows, read_unpublished_commits
 from omnigraph.write.executor import LOCAL, Executor
+
+if TYPE_CHECKING:
+    from omnigraph.write.commit import authorization
+else:
+    authorization = LateModule("omnigraph.write.commit.authorization")
 
 __all__ = [
     "CATCH_UP_MESSAGE",
@@ -142,6 +148,7 @@ def _commit_on_current_schema(
         staged = _stage_owned_tables(attempt, basis, prepared)
         if prepared.is_upkeep:
             basis, staged = _carry_over_upkeep(attempt, basis, prepared, staged)
+        _authorize(attempt, prepared)
         # Step 1: lock and heal.
         is_last_round = round_ == VALIDATION_ROUNDS - 1
         with (
@@ -233,6 +240,12 @@ def _stage_owned_tables(
         return {**created, **{change.table_key: stage(change) for change in owned}}
     with ThreadPoolExecutor(min(len(owned), _STAGING_THREADS)) as pool:
         return {**created, **dict(zip((change.table_key for change in owned), pool.map(stage, owned), strict=True))}
+
+
+def _authorize(attempt: CommitAttempt[Outcome], prepared: PreparedWrite[Outcome]) -> None:
+    """Ask the policy of the graph, if it has one: few do, and the others need not import it."""
+    if attempt.manifest.policy is not None:
+        authorization.authorize_commit(attempt, prepared)
 
 
 def _carry_over_upkeep(
@@ -399,7 +412,9 @@ def _prepare_again(section: CommitSection[Outcome]) -> CommitSection[Outcome]:
     """Execute and validate on the newest snapshot, while the lock keeps everybody else out."""
     attempt = section.attempt
     basis = _take_basis_for(attempt)
-    return replace(section, basis=basis, prepared=attempt.operation.prepare(basis), staged={})
+    prepared = attempt.operation.prepare(basis)
+    _authorize(attempt, prepared)
+    return replace(section, basis=basis, prepared=prepared, staged={})
 
 
 def _read_owned_heads(section: CommitSection[Outcome], view: ManifestView) -> list[TableHead]:
