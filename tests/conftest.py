@@ -45,7 +45,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests make and delete a hundred thousand small files: in memory that takes half the time, where there is room.
-ROOT: Final = Path(__file__).parents[1]
 MEMORY: Final = Path("/dev/shm")  # noqa: S108
 ROOM: Final = 8 << 30
 IN_MEMORY: Final = "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
@@ -213,10 +212,7 @@ def spark() -> Generator[SparkSession]:
     }
     for name, value in (settings if LARGE else {**settings, **SHORT_LIVED_SPARK}).items():
         builder = builder.config(name, value)
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        if not LARGE:
-            # Java hands it on to its Python daemons, and nobody else should have it.
-            patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "tests" / "spark" / "preloading", ROOT))))
+    with warnings.catch_warnings():
         # Java is started through a fork that is followed by exec at once: Lance is not used in between.
         warnings.filterwarnings("ignore", "lance is not fork-safe")
         session = builder.master("local[2]").appName("tests").getOrCreate()

@@ -37,6 +37,7 @@ def ordinary(spark: SparkSession) -> Generator[SparkSession]:
             spark.conf.set(name, value)
 
 
+@pytest.mark.slow
 def test_a_load_a_merge_and_a_query(ordinary: SparkSession, tmp_path: Path) -> None:
     graph = omnigraph.init(
         tmp_path / "ships.og", "node Ship { code: String @key  name: String }  edge Tows: Ship -> Ship"

@@ -139,6 +139,7 @@ def test_what_is_wrong_is_told_with_its_line(template: Path, tmp_path: Path) -> 
     assert written(graph) == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_dataframes_run_twice_change_nothing(spark: SparkSession, graph: Graph) -> None:
     calls = spark.range(0, 60, 1, 4).selectExpr(

@@ -19,6 +19,7 @@ from omnigraph.graph import Graph
 from omnigraph.spark import engine_choice
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of
+from tests.selection import daily
 from tests.spark.load.spark_loads import content, problems
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def write_tables(kind: str) -> dict[str, str]:
     return names
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl", "parquet", "arrow"])
+@pytest.mark.parametrize("kind", daily(["csv", "csv.gz", "jsonl", "parquet", "arrow"], ["csv.gz", "parquet"]))
 def test_every_format_gives_the_same_graph_on_spark(folder: Path, kind: str) -> None:
     names = write_tables(kind)
     write_csv("people.csv", PEOPLE)
@@ -148,6 +149,7 @@ def test_a_quoted_value_across_parts_of_a_file_is_refused_on_spark_and_multi_lin
     assert len(there["Person"]) == 3
 
 
+@pytest.mark.slow
 def test_files_with_other_columns_are_read_by_their_own_names_on_spark(folder: Path) -> None:
     Path("a.csv").write_text("name,age\na,1\n")
     Path("b.csv").write_text("\ufeffage,name,born\n2,b,2020-01-01\n")

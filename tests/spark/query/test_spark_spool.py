@@ -82,6 +82,7 @@ def test_few_rows_leave_no_files(spark: SparkSession, graph: Graph, ships: Path)
     assert rows_of(fused) == [row["code"] for row in graph.query(FUSED).rows]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_many_rows_are_read_from_files_until_the_graph_is_closed(
     spark: SparkSession, graph: Graph, ships: Path
