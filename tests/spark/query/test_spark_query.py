@@ -245,6 +245,22 @@ def test_large_expressions_are_computed_by_the_kernels(graph: Graph, spark: Spar
 
 
 @pytest.mark.slow
+def test_all_computed_columns_are_one_step_of_python(
+    graph: Graph, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows go to Python and back once, however many functions the local kernels compute."""
+    text = (
+        'query q() { match { $s: Ship } return { upper($s.code) as u, lower(concat($s.code, "X")) as l, '
+        'length($s.code) as n, truncate($s.built, "year") as y, $s.code matches "^a" as m, $s.size + 1 as z } }'
+    )
+    found = graph.spark(spark).query(text, engine="spark")
+    found.explain()
+    plan = capsys.readouterr().out
+    assert plan.count("EvalPython") == 1, plan
+    assert len(found.collect()) == len(SHIPS)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["America/St_Johns", "Pacific/Kiritimati"])
 def test_parts_of_dates_are_those_of_utc(graph: Graph, spark: SparkSession, zone: str) -> None:
     text = (
