@@ -100,6 +100,8 @@ READS: dict[str, Read] = {
     "changes cursors": lambda g: [
         (c.cursor, c.newest, list(c.cursors())) for c in [g.changes("after:start/here", types=["Knows"])]
     ],
+    "history": lambda g: (g.history("Person", "ann"), g.history("Person", "bob"), g.history("Person", "nobody")),
+    "history page": lambda g: g.history("Person", "ann", limit=1, before=g.history("Person", "ann")[0].commit.id),
     "branches": lambda g: g.branches(),
     "tags": lambda g: g.tags(),
     "info": lambda g: [(i.format, i.branches, i.head, dict(i.nodes), dict(i.edges), i.mode) for i in [g.info()]],

@@ -22,7 +22,8 @@ from omnigraph.write import commit
 
 if TYPE_CHECKING:
     from omnigraph.read import changes
-    from omnigraph.read.changes import ChangeBlock, Changes, Diff
+    from omnigraph.read.changes import ChangeBlock, Changes, Diff, EntityRevision
+    from omnigraph.read.rows import Key
 else:
     # Most processes use a few verbs: the rooms of the others need not be imported.
     changes = LateModule("omnigraph.read.changes")
@@ -109,6 +110,23 @@ class HistoryVerbs(GraphBase):
     def schema_at(self, ref: Reference, branch: str = MAIN) -> Schema:
         """Return the schema at a commit, a version, a time or a tag."""
         return contract.load_schema_of(self._manifest, self.snapshot(branch, ref).schema_ir_hash)
+
+    def history(
+        self,
+        name: str,
+        id: Key,  # noqa: A002  as in get
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        timeout: Timeout = None,
+    ) -> list[EntityRevision]:
+        """Return the commits that changed a node or an edge, newest first, with what each of them changed.
+
+        ``before`` is the id of the last commit of the page before. What was merged is part of the merge commit.
+        """
+        return changes.read_entity_history(self._manifest, name, id, branch, at, limit, before)
 
     def diff(
         self,

@@ -27,7 +27,7 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read import rows
-from omnigraph.read.changes import ChangeBlock, Changes, Diff
+from omnigraph.read.changes import ChangeBlock, Changes, Diff, EntityRevision
 from omnigraph.read.memory import MemoryLimit
 from omnigraph.read.profile import Profile
 from omnigraph.read.result import Result
@@ -40,6 +40,7 @@ from omnigraph.remote.results import (
     RemoteScan,
     read_bytes,
     to_result,
+    to_revision,
 )
 from omnigraph.remote.wire_values import (
     read_query_text,
@@ -424,6 +425,30 @@ class RemoteReads(RemoteBase):
     def schema_at(self, ref: Reference, branch: str = MAIN) -> Schema:
         """Return the schema at a commit, a version, a time or a tag."""
         return self._schema_for(branch, ref)
+
+    def history(
+        self,
+        name: str,
+        id: rows.Key,  # noqa: A002  as in the base
+        *,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        limit: int = 50,
+        before: str | None = None,
+        timeout: Timeout = None,
+    ) -> list[EntityRevision]:
+        """Return the commits that changed a node or an edge, newest first, with what each of them changed."""
+        type_ = rows.require_type(self._schema_for(branch, at).catalog, name)
+        query: dict[str, Json] = {
+            "entity": type_.table_key.kind,
+            "type": type_.name,
+            "id": rows.resolve_id(type_, id),
+            "limit": limit,
+            "before": before,
+            **place_of(branch, at),
+        }
+        found = self._connection.read("entity/history", query)
+        return [to_revision(type_, str(query["id"]), each) for each in list_objects(found, "entries")]
 
     def diff(
         self,

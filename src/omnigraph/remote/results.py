@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -13,11 +14,12 @@ import pyarrow as pa
 
 from omnigraph.deadlines import CarriedDeadlines, check_deadline
 from omnigraph.errors import Json, Unsupported
-from omnigraph.language.schema import Catalog, Schema, TableKey
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, Schema, TableKey
+from omnigraph.language.types import Scalar
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Pin, Snapshot
-from omnigraph.read.changes import ChangeBlock, Changes, Diff, EntityChange, Op, TypeChanges
+from omnigraph.read.changes import ChangeBlock, Changes, Diff, EntityChange, EntityRevision, Op, TypeChanges
 from omnigraph.read.result import Result
 from omnigraph.read.rows import INLINE_PREFIX, Scan, TypeRows, blob_properties_of, to_python_rows
 from omnigraph.remote.connection import ARROW, NDJSON, ByteStream, Connection, Fields, Request
@@ -183,6 +185,41 @@ def _to_entities(counted: TypeChanges, batch: pa.RecordBatch) -> Iterator[Entity
     for row, old, new in zip(head, before, after, strict=True):
         changed = tuple(cast("Sequence[str]", row["changed"] or ()))
         yield EntityChange(counted.kind, counted.type, str(row["id"]), Op(str(row["op"])), old, new, changed)
+
+
+def to_revision(type_: NodeType | EdgeType, id_: str, found: Mapping[str, Json]) -> EntityRevision:
+    """Return what a commit changed of an entity. Values are those of the schema, as far as it still has them."""
+    before, after = (
+        None if found[side] is None else _to_values(type_, cast("Mapping[str, Json]", found[side]))
+        for side in ("before", "after")
+    )
+    commit = to_commit_of_wire(cast("Mapping[str, Json]", found["commit"]))
+    changed = tuple(cast("Sequence[str]", found["changed"]))
+    kind = type_.table_key.kind
+    return EntityRevision(commit, EntityChange(kind, type_.name, id_, Op(str(found["op"])), before, after, changed))
+
+
+def _to_values(type_: NodeType | EdgeType, image: Mapping[str, Json]) -> Mapping[str, object]:
+    return {name: _to_value(type_.properties.get(name), value) for name, value in image.items()}
+
+
+def _to_value(declared: Property | None, value: Json) -> object:
+    if declared is None or value is None:
+        return value
+    match declared.type.scalar:
+        case Scalar.BLOB:
+            return _to_blob(value)
+        case Scalar.DATETIME | Scalar.DATE as scalar:
+            parse = datetime.fromisoformat if scalar is Scalar.DATETIME else date.fromisoformat
+            texts = cast("list[str]", value) if isinstance(value, list) else [str(value)]
+            parsed = [parse(text) for text in texts]
+            return parsed if isinstance(value, list) else parsed[0]
+        case Scalar.F32 | Scalar.F64:
+            return (
+                [float(cast(float, each)) for each in value] if isinstance(value, list) else float(cast(float, value))
+            )
+        case _:
+            return value
 
 
 def _list_blobs(snapshot: Snapshot, key: TableKey) -> Collection[str]:

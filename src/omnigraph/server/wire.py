@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import math
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from io import RawIOBase, StringIO
 from typing import Final, cast
 
@@ -21,7 +24,7 @@ from omnigraph.manifest.history import Commit
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import Tag
-from omnigraph.read.rows import to_json_rows
+from omnigraph.read.rows import INLINE_PREFIX, to_json_rows
 from omnigraph.storage.arrow_schema import arrow_type
 
 _LARGEST_SAFE: Final = 2**53 - 1
@@ -158,6 +161,27 @@ def to_safe_numbers(value: Json) -> Json:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [to_safe_numbers(each) for each in value]
     return value
+
+
+def values_to_json(values: Mapping[str, object] | None) -> Json:
+    """Return the properties of an entity, given as Python values, as JSON."""
+    return None if values is None else {name: _value_to_json(value) for name, value in values.items()}
+
+
+def _value_to_json(value: object) -> Json:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+        case bytes():
+            return f"{INLINE_PREFIX}{b64encode(value).decode()}"
+        case float() if not math.isfinite(value):
+            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+        case list():
+            return [_value_to_json(each) for each in cast("list[object]", value)]
+        case _:
+            return cast("Json", value)
 
 
 def join_chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, Op, compa
 from omnigraph.read.changes.compare_snapshots import find_changed_tables, find_table_candidates, read_changes
 from omnigraph.read.changes.cursor import BASELINE_HINT, CURSOR_PREFIX
 from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges, compute_diff, read_diff_records
+from omnigraph.read.changes.entity_history import EntityRevision, read_entity_history
 from omnigraph.read.changes.equality import compare_values
 from omnigraph.read.changes.feed import BEGINNING, NOW, ChangeBlock, Changes, follow_changes, take_baseline
 
@@ -21,6 +22,7 @@ __all__ = [
     "Diff",
     "DiffSide",
     "EntityChange",
+    "EntityRevision",
     "Op",
     "TypeChanges",
     "compare_sides",
@@ -31,5 +33,6 @@ __all__ = [
     "follow_changes",
     "read_changes",
     "read_diff_records",
+    "read_entity_history",
     "take_baseline",
 ]

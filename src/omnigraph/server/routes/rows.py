@@ -18,10 +18,20 @@ from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCal
 from omnigraph.server.gate import Action, ask_place
 from omnigraph.server.requests import Count, Numbers, ReadPlace
 from omnigraph.server.routes.query import ROW_FORMATS, page_of_rows, stream_rows
-from omnigraph.server.wire import id_of, join_chunks, list_types, rows_to_wire, write_arrow
+from omnigraph.server.wire import (
+    commit_to_wire,
+    id_of,
+    join_chunks,
+    list_types,
+    rows_to_wire,
+    values_to_json,
+    write_arrow,
+)
 
 EntityKind = Literal["node", "edge"]
 _NEIGHBORS: Final = 100
+_REVISIONS: Final = 50
+_MOST_REVISIONS: Final = 1_000
 _FIXED_COLUMNS: Final = ("edge", "id", "from", "to", "direction", "neighbor", "neighbor_type")
 
 
@@ -70,6 +80,16 @@ class DegreeFields(ReadPlace):
 
     type: str
     id: str
+
+
+class HistoryFields(ReadPlace):
+    """The commits that changed one node or edge."""
+
+    entity: EntityKind = "node"
+    type: str
+    id: str
+    limit: Annotated[int, Field(ge=0, le=_MOST_REVISIONS)] = _REVISIONS
+    before: str | None = None
 
 
 class ExportFields(ReadPlace):
@@ -175,6 +195,33 @@ def count_degrees(call: ServerCall) -> Answer:
     return Answer(
         {"degrees": degrees, "types_hidden": bool(hidden), "branch": snapshot.branch, "commit": commit}, commit
     )
+
+
+def list_history(call: ServerCall) -> Answer:
+    """List the commits that changed a node or an edge, newest first."""
+    asked = call.fields(HistoryFields)
+    branch, at = asked.place
+    graph = call.graph.graph
+    table_key = TableKey.of(asked.entity, asked.type)
+    call.gate.check_types([table_key], call.gate.branch)
+    snapshot = graph.snapshot(branch, at)
+    commit = id_of(snapshot.commit)
+    found = graph.history(
+        table_key, asked.id, branch=branch, at=commit or at, limit=asked.limit + 1, before=asked.before
+    )
+    shown = found[: asked.limit]
+    entries: list[Json] = [
+        {
+            "commit": commit_to_wire(each.commit),
+            "op": str(each.change.op),
+            "before": values_to_json(each.change.before),
+            "after": values_to_json(each.change.after),
+            "changed": list(each.change.changed),
+        }
+        for each in shown
+    ]
+    following = shown[-1].commit.id if shown and len(found) > asked.limit else None
+    return Answer({"entries": entries, "next": following, "branch": snapshot.branch, "commit": commit}, commit)
 
 
 def list_neighbors(call: ServerCall) -> Answer:
@@ -303,6 +350,7 @@ ROUTES: Final = (
         formats=(JSON, ARROW),
     ),
     Route("GET", f"{_G}/entity/degrees", count_degrees, ask_place(types="hide"), query=DegreeFields),
+    Route("GET", f"{_G}/entity/history", list_history, ask_place(types="ask"), query=HistoryFields),
     Route(
         "POST",
         f"{_G}/export",
