@@ -199,6 +199,7 @@ def test_at_a_terminal_a_delete_is_asked_for() -> None:
     assert names() == ["main"]
 
 
+@pytest.mark.slow
 @pytest.mark.costly
 @pytest.mark.usefixtures("stocked")
 def test_at_a_terminal_yes_is_the_answer() -> None:

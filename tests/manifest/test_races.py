@@ -16,7 +16,7 @@ from omnigraph.storage.location import Location
 from tests.crash import Pipe, pipe, start
 from tests.manifest.fence import advance, facts, read_from_nothing, send, send_unlocked, stolen_lock
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
-from tests.selection import sized
+from tests.selection import daily, sized
 
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
@@ -155,7 +155,7 @@ def unlocked(uri: str, table_key: str | None, rounds: int) -> tuple[list[str], i
     return compact_unlocked(uri, rounds) if table_key is None else publish_unlocked(uri, table_key, rounds)
 
 
-@pytest.mark.parametrize("beside_a_compactor", [False, True])
+@pytest.mark.parametrize("beside_a_compactor", daily([False, True], [True]))
 def test_the_fence_holds_without_any_lock(local_location: Location, beside_a_compactor: bool) -> None:
     make_graph(local_location)
     writers: list[tuple[str | None, int]] = [(key, 20) for key in ("node:Person", "node:City", "node:Firm")]

@@ -212,6 +212,7 @@ def test_names_that_cannot_stand_side_by_side_are_refused(graph: Graph) -> None:
             graph.create_branch(name)
 
 
+@pytest.mark.slow
 def test_a_deleted_branch_takes_its_forks_along(graph: Graph, location: Location) -> None:
     commit_rows(graph, {"Person": ["ann"]})
     graph.create_branch("a/b")

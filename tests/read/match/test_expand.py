@@ -39,7 +39,7 @@ from omnigraph.storage import table_writes
 from omnigraph.storage.columns import Values, to_list
 from tests.language.query.plan import plan_evaluator
 from tests.read.match.walked_graphs import Links, ample_memory, evaluated, ids_of, new_graph, people, random_graph
-from tests.selection import LARGE, sized
+from tests.selection import LARGE, daily, sized
 
 Operator = Expand | ExpandEdges | Connect | ConnectEdges
 PEOPLE, CITIES = NodeScan("a", "Person", ()), NodeScan("a", "City", ())
@@ -277,7 +277,7 @@ def plan_rows(graph: Graph) -> list[dict[str, object]]:
     return [dict(node.properties) for node in evaluated(graph).nodes["Person"].values()]
 
 
-@STRATEGIES
+@pytest.mark.parametrize("strategy", daily(Strategy, [Strategy.AUTO]))
 def test_a_graph_without_edges_and_one_without_rows(tmp_path: Path, strategy: Strategy) -> None:
     graph = new_graph(tmp_path)
     for names in ([], ["p0", "p1"]):

@@ -32,10 +32,8 @@ def load_on_spark(state: State, step: Step) -> State:
 
 DAILY = (
     "all-problems-of-a-file",
-    "composite-key-ends",
     "merge-by-identity",
     "merge-on-a-branch",
-    "update-needs-stored-rows",
 )
 
 

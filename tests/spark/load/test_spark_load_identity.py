@@ -124,6 +124,7 @@ def test_a_merge_gives_the_same_rows_and_a_second_one_changes_nothing(
     assert written(there) == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way", "spark")
 def test_what_is_wrong_is_told_with_its_line(template: Path, tmp_path: Path) -> None:
     graph = omnigraph.open(shutil.copytree(template, tmp_path / "ships.og"))

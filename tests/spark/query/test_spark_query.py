@@ -135,6 +135,7 @@ def test_a_walk_ends_where_nothing_is_left(graph: Graph, spark: SparkSession) ->
     assert rows(graph, spark, asked, **{"from": "f"}) == []
 
 
+@pytest.mark.slow
 def test_a_walk_without_an_upper_bound_is_never_cut_short(graph: Graph, spark: SparkSession) -> None:
     text = 'query q() { match { $s: Ship { code: "a" } $s tows{1,} $t } return { count($t) as n } }'
     spark.conf.set(MAX_WALK_ROUNDS, "3")

@@ -109,7 +109,7 @@ def test_an_overtaken_writer_gets_a_conflict_and_changes_nothing(
     assert graph.verify().findings == ()
 
 
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("writer", daily(WRITERS, ["merge", "load"]))
 def test_a_writer_on_a_branch_that_is_overtaken_gets_a_conflict_and_works_when_it_is_repeated(
     graph: OvertakenGraph, writer: str
 ) -> None:
