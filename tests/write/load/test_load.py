@@ -153,6 +153,20 @@ def test_from_branch_forks_a_missing_target_first(fleet: Graph) -> None:
     assert written(fleet) == before
 
 
+def test_a_load_into_a_new_branch_checks_its_rows_once(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
+    check = load_work.LocalLoadEngine.check
+
+    def note(self: load_work.LocalLoadEngine, *given: object) -> object:
+        checked.append(1)
+        return check(self, *given)  # pyright: ignore[reportArgumentType]  as they came
+
+    monkeypatch.setattr(load_work.LocalLoadEngine, "check", note)
+    fleet.load([vessel("v9"), tow("v9", "v1")], branch="june", from_branch="main")
+    assert len(checked) == 1
+    assert names(fleet, "june") == {**FLEET, "v9": "n"}
+
+
 def test_a_load_that_fails_leaves_no_branch_behind(fleet: Graph) -> None:
     for bad in ([tow("v1", "nobody")], [vessel("v9", name=3)]):  # pyright: ignore[reportArgumentType]  wrong on purpose
         with pytest.raises(ValidationError):

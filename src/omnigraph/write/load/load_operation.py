@@ -247,6 +247,33 @@ class LoadOperation:
         return replace(outcome, rejected=rejected, rejects_path=path)
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedLoad:
+    """A load that was prepared on the point where its branch begins, and is committed to that branch.
+
+    While the branch has the same table versions and is read with the same schema, rows are not checked again.
+    """
+
+    operation: LoadOperation
+    basis: Snapshot
+    result: PreparedWrite[LoadOutcome]
+
+    @property
+    def kind(self) -> WriterKind:
+        """What writes."""
+        return self.operation.kind
+
+    @property
+    def strict(self) -> bool:
+        """Whether the rows of the snapshot must not have changed."""
+        return self.operation.strict
+
+    def prepare(self, snapshot: Snapshot) -> PreparedWrite[LoadOutcome]:
+        """Return what was prepared, or prepare it again on another snapshot."""
+        known, now = ((each.pins, each.schema_ir_hash, each.lag) for each in (self.basis, snapshot))
+        return self.result if known == now else self.operation.prepare(snapshot)
+
+
 def _count_unmatched(rows: IncomingRows) -> int:
     """Return how many rows of an update have no stored row."""
     return 0 if rows.unmatched is None else rows.unmatched.count

@@ -50,7 +50,7 @@ from omnigraph.write.load.inputs import (
     refuse_tables_as_records,
     resolve_tables,
 )
-from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadOperation, LoadOutcome
+from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadOperation, LoadOutcome, PreparedLoad
 from omnigraph.write.load.matching import MATCHING_MODES, Identity, LoadMode, resolve_identity
 from omnigraph.write.load.rows import (
     MAX_VIOLATIONS,
@@ -314,17 +314,17 @@ def _commit_load(
     *,
     is_new_branch: bool,
 ) -> LoadResult:
+    prepared: PreparedLoad | None = None
     if options.check or is_new_branch:
         # Check before creating the branch: a failed load must not leave one behind.
-        outcome = operation.prepare(
-            _take_base_snapshot(manifest, options, commit_options, is_new_branch=is_new_branch)
-        ).outcome
+        basis = _take_base_snapshot(manifest, options, commit_options, is_new_branch=is_new_branch)
+        prepared = PreparedLoad(operation, basis, operation.prepare(basis))
         if options.check:
-            return _to_result(None, outcome, options, commit_options)
+            return _to_result(None, prepared.result.outcome, options, commit_options)
     if is_new_branch:
         _create_branch(manifest, options, commit_options)
     try:
-        result = commit_operation(manifest, operation, commit_options, executor=executor)
+        result = commit_operation(manifest, prepared or operation, commit_options, executor=executor)
     except ValidationError:
         # Rules run before anything is committed. After any other failure the fragments stay for cleanup: a commit that
         # was not rolled back yet may still show them.
