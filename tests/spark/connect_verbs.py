@@ -37,7 +37,9 @@ def main(folder: str) -> None:
     for module, name in ((incoming_rows, "LOCAL_LOAD_ROWS"), (merge, "LOCAL_MERGE_ROWS")):
         # Few rows are handled like many.
         setattr(cast("Any", module), name, 0)
-    session = SparkSession.builder.remote("local[2]").getOrCreate()
+    # On a busy machine the first import of the package takes longer than Spark would wait.
+    builder = SparkSession.builder.config("spark.python.authenticate.socketTimeout", "120s")
+    session = builder.remote("local[2]").getOrCreate()
     assert type(session).__module__.startswith("pyspark.sql.connect."), "a session over Spark Connect"
     graph = omnigraph.init(Path(folder, "ships.og"), SCHEMA)
     sg = graph.spark(session)

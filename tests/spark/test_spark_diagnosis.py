@@ -55,6 +55,12 @@ CASES: dict[str, tuple[str, type[OmniGraphError], str, str]] = {
         "the Python of its driver has no omnigraph",
         PYTHON,
     ),
+    "a slow start": (
+        "org.apache.spark.SparkException: Python worker failed to connect back.",
+        StorageError,
+        "a Python process of Spark did not start in time",
+        "try again",
+    ),
     "another Python": (
         f"{RAISED}pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has "
         "different version: 3.10 than that in driver: 3.11, PySpark cannot run with different minor versions.\nPlease",

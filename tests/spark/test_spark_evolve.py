@@ -17,9 +17,11 @@ from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.section import CATCH_UP_MESSAGE
 from omnigraph.write.commit.table_shape import TableShape
+from omnigraph.write.evolve.id_rewrites import RewrittenNodes
 from omnigraph.write.load.run import FragmentTargets
 from tests.selection import daily
 from tests.write.evolve.people_graph import BEFORE, load, make, people, with_change
+from tests.write.evolve.test_evolve import make_legacy
 from tests.write.evolve.test_evolve_overtaken import OvertakenGraph
 
 if TYPE_CHECKING:
@@ -94,6 +96,22 @@ def test_rows_are_written_anew_by_executors(spark: SparkSession, graph: Graph, m
     assert graph.verify().findings == ()
     with pytest.raises(ReadOnly):
         omnigraph.open(graph.uri, "ro").spark(spark).apply_schema(BEFORE)
+
+
+@pytest.mark.usefixtures("eight_partitions")
+def test_executors_rewrite_ids(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = "node Room { house: String  number: I32  @key(house, number) }\nedge Next: Room -> Room\n"
+    graph, refused = (omnigraph.init(tmp_path / name, schema) for name in ("graph.og", "refused.og"))
+    make_legacy(graph)
+    make_legacy(refused, houses=("a", "a", "b"))
+    # A sample of the ids is read here; new ids are made elsewhere.
+    monkeypatch.setattr(RewrittenNodes, "make_ids", _refused)
+    graph.spark(spark).apply_schema(schema, rewrite_ids=True)
+    assert graph.nodes("Room").to_arrow()["id"].to_pylist() == ['["a","1"]', '["b","2"]']
+    (edge,) = graph.edges("Next").to_arrow().to_pylist()
+    assert (edge["from"], edge["to"]) == ('["a","1"]', '["b","2"]')
+    with pytest.raises(ValidationError, match="1 ids belong to several rows, such as 'a'"):
+        refused.spark(spark).apply_schema(schema, rewrite_ids=True)
 
 
 NEW_RULES = {

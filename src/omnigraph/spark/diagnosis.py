@@ -26,6 +26,12 @@ _SAME_PYTHON: Final = (
     "every machine, or ship one with spark.archives (docs: run on a cluster)"
 )
 
+SLOW_START: Final = re.compile(
+    r"Python worker failed to connect back|Timed out while waiting for the Python worker|"
+    r"STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE"
+)
+"""Spark waits ten seconds for a Python process that its daemon does not fork, such as that of a stream over Connect."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
@@ -126,6 +132,12 @@ _CAUSES: Final = (
         "a Python process of an executor died",
         "usually the system killed it for its memory: raise spark.executor.memoryOverhead; "
         f"spark.python.worker.faulthandler.enabled=true tells where it died otherwise; {_UNCHANGED}",
+    ),
+    _Cause(
+        SLOW_START,
+        "a Python process of Spark did not start in time",
+        "the machine is too busy, or the start of Python too slow: try again; spark.python.authenticate.socketTimeout "
+        f"bounds a part of it; {_UNCHANGED}",
     ),
     _Cause(
         re.compile(

@@ -102,6 +102,11 @@ class SparkExecutor:
         with translate_spark_errors(self.activity):
             return cast("list[tuple[object, ...]]", frame.collect())
 
+    def to_arrow(self, frame: DataFrame) -> pa.Table:
+        """Evaluate a DataFrame once and return its rows as Arrow, which takes far less memory than tuples."""
+        with translate_spark_errors(self.activity):
+            return frame.toArrow()
+
 
 # --------------------------------------------------------------------------------------------- on executors
 

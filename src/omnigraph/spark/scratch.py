@@ -92,7 +92,12 @@ def remove_scratch_folder(folder: ScratchFolder) -> None:
 def create_scratch_table(manifest: Manifest, columns: pa.Schema) -> Generator[Table]:
     """Create an empty table whose folder accepts fragments with any columns, and delete it after the block."""
     with open_scratch_folder(manifest) as folder:
-        yield tables.create_empty_table(folder.location.join(folder.name), columns, "load", manifest.access)
+        yield create_table_in(folder, manifest, columns)
+
+
+def create_table_in(folder: ScratchFolder, manifest: Manifest, columns: pa.Schema) -> Table:
+    """Create an empty table in a scratch folder. It accepts fragments with any columns."""
+    return tables.create_empty_table(folder.location.join(folder.name), columns, "load", manifest.access)
 
 
 def _remove(objects: Objects, name: str) -> None:

@@ -27,9 +27,12 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.spark import engine_choice
 from omnigraph.spark.load import incoming_rows as load_incoming
+from omnigraph.spark.load import set_rules
+from omnigraph.storage.filters import MAX_LISTED_VALUES
 from omnigraph.storage.table import Table
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.load import LoadMode, StagedRows
+from omnigraph.write.load.rows import row_admission
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of, written
 from tests.selection import daily
@@ -259,6 +262,7 @@ def test_quarantine_has_the_same_records_as_in_this_process(
         # What executors do, they do elsewhere.
         driver.setattr(pq, "ParquetWriter", done_here)
         driver.setattr(StagedRows, "_scan", done_here)
+        driver.setattr(row_admission, "format_records", done_here)
         result = there.load(file, on_error="quarantine", rejects=tmp_path / "rejects.parquet", engine="spark")
     assert content(there) == content(here)
     assert (result.nodes, result.edges, result.rejected) == (local.nodes, local.edges, local.rejected)
@@ -270,6 +274,26 @@ def test_quarantine_has_the_same_records_as_in_this_process(
     # Now there is a 'z' already, and an edge more from 'b' would be its third.
     assert (again.rejected, again.rejects_path) == (result.rejected + 2, None)
     assert leftovers(there) == ["here.og", "rejects.jsonl", "rejects.parquet", "wrong.jsonl"]
+
+
+@pytest.mark.usefixtures("spark", "eight_partitions")
+def test_more_records_are_rejected_than_a_filter_lists(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = omnigraph.open(shutil.copytree(template, tmp_path / "here.og"))
+    there = omnigraph.open(shutil.copytree(template, tmp_path / "there.og"))
+    wrong = [tow(f"nobody {number}", "a") for number in range(MAX_LISTED_VALUES + 100)]
+    file = file_of(tmp_path / "wrong.jsonl", [ship("d"), *wrong, ship("b"), ship("b"), tow("d", "a")])
+    local = here.load(file, on_error="quarantine", rejects=tmp_path / "rejects.jsonl")
+    with monkeypatch.context() as driver:
+        driver.setattr(row_admission, "format_records", done_here)
+        driver.setattr(set_rules, "describe_violation", done_here)
+        result = there.load(file, on_error="quarantine", rejects=tmp_path / "rejects.parquet", engine="spark")
+    assert result.rejected == local.rejected == len(wrong) + 2
+    assert (result.nodes, result.edges) == (local.nodes, local.edges)
+    assert codes(there) == codes(here)
+    told = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text("utf-8").splitlines()]
+    assert places_and_records(pq.read_table(str(result.rejects_path)).to_pylist()) == places_and_records(told)
 
 
 def places_and_records(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:

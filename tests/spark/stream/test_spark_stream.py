@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 import omnigraph
-from omnigraph.errors import NotFound, ParameterError, ReadOnly
+from omnigraph.errors import NotFound, ParameterError, ReadOnly, StorageError
 from omnigraph.graph import Graph
 from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, resolve_checkpoint
-from omnigraph.spark.stream.sink import AVAILABLE_NOW, RoutedFrames
+from omnigraph.spark.stream.sink import AVAILABLE_NOW, RoutedFrames, start_query
 from omnigraph.storage.location import locate
 from tests.graphs import rows_of
 from tests.spark.load.spark_loads import codes, new_graph, ship
@@ -24,11 +25,52 @@ from tests.spark.stream.spark_streams import arrive, batches, ended, streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:
     return new_graph(tmp_path / "ships.og")
+
+
+# --------------------------------------------------------------------------------------------- the start
+
+
+class SlowWriter:
+    """A writer of Spark whose Python process is late some times, as on a busy machine."""
+
+    def __init__(self, text: str, failures: int) -> None:
+        self.text = text
+        self.failures = failures
+        self.starts = 0
+
+    def start(self) -> str:
+        self.starts += 1
+        if self.starts <= self.failures:
+            raise PySparkException(self.text)
+        return "started"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "org.apache.spark.SparkException: Python worker failed to connect back.",
+        "[STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE] Streaming Runner initialization failed",
+    ],
+)
+def test_a_start_that_took_too_long_is_repeated(text: str) -> None:
+    late, never = SlowWriter(text, 2), SlowWriter(text, 99)
+    assert str(start_query(cast("DataStreamWriter", late))) == "started"
+    with pytest.raises(StorageError, match="did not start in time"):
+        start_query(cast("DataStreamWriter", never))
+    assert (late.starts, never.starts) == (3, 5)
+
+
+def test_a_start_that_fails_for_another_reason_is_not_repeated() -> None:
+    writer = SlowWriter("[STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE] ImportError: no module", 1)
+    with pytest.raises(StorageError):
+        start_query(cast("DataStreamWriter", writer))
+    assert writer.starts == 1
 
 
 # --------------------------------------------------------------------------------------------- batches become commits

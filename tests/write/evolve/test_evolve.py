@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -413,12 +414,24 @@ def test_ids_are_rewritten_while_the_key_gets_another_name(tmp_path: Path) -> No
     assert graph.verify().findings == ()
 
 
-def make_legacy(graph: Graph) -> None:
-    """Create rows with such ids."""
+def test_ids_that_several_rows_share_are_not_rewritten(tmp_path: Path) -> None:
+    schema = "node Room { house: String  number: I32  @key(house, number) }\nedge Next: Room -> Room\n"
+    graph = omnigraph.init(tmp_path / "graph.og", schema)
+    make_legacy(graph, houses=("a", "a", "b"))
+    before = graph.commits()
+    with pytest.raises(ValidationError) as caught:
+        graph.apply_schema(schema, rewrite_ids=True)
+    assert caught.value.message == "@key(house, number) on Room: 1 ids belong to several rows, such as 'a'"
+    assert graph.commits() == before
+
+
+def make_legacy(graph: Graph, houses: Sequence[str] = ("a", "b")) -> None:
+    """Create rows with such ids, and an edge from the first room to the last."""
     manifest = graph._manifest
+    numbers = pa.array(range(1, len(houses) + 1), pa.int32())
     rows = {
-        "node:Room": pa.table({"id": ["a", "b"], "house": ["a", "b"], "number": pa.array([1, 2], pa.int32())}),
-        "edge:Next": pa.table({"id": ["e"], "src": ["a"], "dst": ["b"]}),
+        "node:Room": pa.table({"id": list(houses), "house": list(houses), "number": numbers}),
+        "edge:Next": pa.table({"id": ["e"], "src": [houses[0]], "dst": [houses[-1]]}),
     }
     with branch_lock(manifest.location, MAIN) as held:
         updates: list[TableVersion] = []

@@ -17,12 +17,13 @@ from omnigraph.spark.load.load_task import PLACES
 from omnigraph.spark.sized_frames import divide_fragments
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, is_among, to_list
-from omnigraph.storage.filters import ValueIn
+from omnigraph.storage.columns import Values, column_of, find_true, is_among, to_list
+from omnigraph.storage.filters import MAX_LISTED_VALUES, list_filter
 from omnigraph.storage.lance_internals import translate_errors
+from omnigraph.storage.row_search import combine_batches
 from omnigraph.storage.row_sizes import estimate_row_bytes
 from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.table import Table
 from omnigraph.storage.table_writes import WriteMode
 from omnigraph.write.load import (
     FragmentTarget,
@@ -33,7 +34,6 @@ from omnigraph.write.load import (
     attach_blobs,
     to_reader,
 )
-from omnigraph.write.row_values import load_blobs
 
 LOCAL_LOAD_ROWS: Final = 100
 """Up to this many rows are handled in this process, which takes less time than starting a job. More rows are not always
@@ -67,9 +67,15 @@ class DistributedRows(StagedRows):
         columns = self.schema.names if names is None else ["id", *names]
         row_bytes = estimate_row_bytes(self.schema, columns)
         groups = divide_fragments(self.own_fragments, row_bytes, self.executor.parallelism)
-        schema = None if names is not None else self.schema
-        for rows, addresses in self.executor.run(partial(_find_rows, self.detached, ids, names, schema), groups):
-            yield self._number_rows(addresses), rows
+        for found in self.executor.run(partial(_find_rows, self.select_fragments(()), ids, names), groups):
+            yield from found
+
+    def select_fragments(self, fragments: Sequence[int]) -> RowsOfFragments:
+        """Return the rows of some fragments, for a task. Row numbers stay those among all rows."""
+        rows = RowsOfFragments(self.type, self.schema, self.target, self.fragments, selected=tuple(fragments))
+        # A task does not commit another detached version.
+        rows.detached = self.detached
+        return rows
 
     def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
         """Write the rows but those ids to the folder of a table; keep fragments that are there and lose no row."""
@@ -87,15 +93,44 @@ class DistributedRows(StagedRows):
         )
 
 
+@dataclass(eq=False)
+class RowsOfFragments(StagedRows):
+    """The rows of some fragments, which a task reads. Any number of ids may be looked for."""
+
+    selected: tuple[int, ...] = ()
+
+    def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[NumberedRows]:
+        """Yield the rows of some ids with their row numbers, fragment by fragment."""
+        for fragment in self.selected:
+            own = self._find_ids(fragment, ids)
+            if not len(own):
+                continue
+            condition = list_filter("id", own) if len(own) <= MAX_LISTED_VALUES else None
+            reader = self.detached.scan(
+                None if names is None else list(dict.fromkeys(["id", *names])),
+                filter=condition,
+                with_row_address=True,
+                in_fragments=[fragment],
+                one_by_one=True,
+            )
+            for piece in combine_batches(reader.schema, reader):
+                found = piece.filter(is_among(column_of(piece, "id"), own))
+                yield self._number_rows(found), self._load_blobs(found) if names is None else found.select(list(names))
+
+    def _find_ids(self, fragment: int, ids: Values) -> pa.StringArray:
+        """Return those of some ids that a fragment has."""
+        reader = self.detached.scan(["id"], in_fragments=[fragment])
+        found = [column_of(piece, "id") for piece in combine_batches(reader.schema, reader)]
+        pieces = [each.take(find_true(cast("Values", is_among(each, ids)))) for each in found]
+        return cast("pa.StringArray", pa.concat_arrays([pa.array([], pa.string()), *pieces]))
+
+
 def _find_rows(
-    detached: Table, ids: Values, names: Sequence[str] | None, schema: pa.Schema | None, fragments: Sequence[int]
-) -> tuple[pa.Table, pa.Table]:
-    """Task over fragments: return the rows of some ids and their addresses. With a schema the rows are whole."""
-    scanned = None if names is None else list(dict.fromkeys(["id", *names]))
-    condition = ValueIn(("id",), cast("pa.StringArray", ids)).to_sql()
-    found = detached.scan(scanned, filter=condition, with_row_address=True, in_fragments=fragments).read_all()
-    rows = found.select(list(names or ())) if schema is None else load_blobs(detached, found, schema)
-    return rows, found.select([ROW_ADDRESS])
+    rows: RowsOfFragments, ids: Values, names: Sequence[str] | None, fragments: Sequence[int]
+) -> list[NumberedRows]:
+    """Task over fragments: return the rows of some ids with their row numbers."""
+    rows.selected = tuple(fragments)
+    return list(rows.find_rows(ids, names))
 
 
 def rewrite_fragments(

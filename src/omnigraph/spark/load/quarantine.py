@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, cast
@@ -15,11 +15,20 @@ from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.incoming_rows import BlockLines
 from omnigraph.spark.load.load_task import REJECTED
+from omnigraph.spark.load.rejected_rows import DistributedRejects
+from omnigraph.spark.load.row_updates import StagedUnmatched
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.staging import FragmentText
 from omnigraph.storage.table import Table
-from omnigraph.write.load import RejectedRecord, RejectsTarget, to_rejects_line
+from omnigraph.write.load import (
+    RecordedPart,
+    RejectedPart,
+    RejectedRecord,
+    RejectsTarget,
+    UnmatchedPart,
+    to_rejects_line,
+)
 
 _FILE: Final = pa.schema(
     [
@@ -37,16 +46,29 @@ class ParquetQuarantine:
     rejected: _RejectedRows
     count: int
 
-    def deliver(self, more: Iterable[RejectedRecord]) -> str:
+    def deliver(self, more: Iterable[RejectedPart]) -> str:
         """Write them and ``more`` to the target file, which replaces an earlier delivery.
 
-        A task of an executor writes it, unless the records are few or executors cannot reach the file.
+        Executors format the records and write the file, unless they are few or executors cannot reach the file.
         """
-        others = pa.Table.from_pylist([dict(to_rejects_line(each)) for each in more], _FILE)
-        if self.rejected.target.is_shared and self.count + others.num_rows > load_incoming.LOCAL_LOAD_ROWS:
-            (path,) = self.executor.run(self.rejected.write_file, [others])
+        fragments, records = list(self.rejected.fragments), list[RejectedRecord]()
+        count = self.count
+        for part in more:
+            count += part.count
+            match part:
+                case DistributedRejects():
+                    fragments += part.write_records()
+                case UnmatchedPart(incoming, StagedUnmatched() as unmatched) if part.count:
+                    fragments += unmatched.write_records(self.executor, incoming)
+                case _:
+                    assert isinstance(part, RecordedPart)
+                    records += part.to_records()
+        others = pa.Table.from_pylist([dict(to_rejects_line(each)) for each in records], _FILE)
+        rejected = replace(self.rejected, fragments=tuple(fragments))
+        if self.rejected.target.is_shared and count > load_incoming.LOCAL_LOAD_ROWS:
+            (path,) = self.executor.run(rejected.write_file, [others])
             return path
-        return self.rejected.write_file(others)
+        return rejected.write_file(others)
 
 
 def collect_rejected(

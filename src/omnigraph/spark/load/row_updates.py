@@ -21,7 +21,8 @@ from omnigraph.read.rows import read_blobs_at
 from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
 from omnigraph.spark.load import identity_matching
 from omnigraph.spark.load.identity_matching import list_bases
-from omnigraph.spark.load.incoming_rows import DistributedRows
+from omnigraph.spark.load.incoming_rows import DistributedRows, RowsOfFragments
+from omnigraph.spark.load.rejected_rows import to_rejected_reader, to_task_rows
 from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, divide_fragments
 from omnigraph.storage import table_writes as tables
@@ -316,8 +317,8 @@ def _collect_completed(
     for each in reports:
         positions.add_rewritten(each.rows, each.origins)
     fragments = [text for each in reports for text in each.fragments]
-    texts = tuple(text for each in reports for text in each.unmatched_fragments)
-    unmatched = StagedUnmatched(scratch, texts, sum(each.unmatched for each in reports), identity)
+    listed = {each.fragment: tuple(each.unmatched_fragments) for each in reports if each.unmatched}
+    unmatched = StagedUnmatched(scratch, listed, sum(each.unmatched for each in reports), identity)
     return _replace_rows(scratch, rows, fragments, positions, unmatched)
 
 
@@ -358,19 +359,32 @@ def _replace_rows(
 
 @dataclass(frozen=True)
 class StagedUnmatched:
-    """Unmatched rows of an update in fragments of the scratch table."""
+    """Unmatched rows of an update in fragments of the scratch table, by the fragment of incoming rows that has them."""
 
     scratch: Table
-    fragments: tuple[FragmentText, ...]
+    fragments: Mapping[int, tuple[FragmentText, ...]]
     count: int
     identity: RowIdentity | None
 
     def to_records(self, incoming: IncomingRows, limit: int | None) -> Iterator[RejectedRecord]:
         """Yield each row as a rejected record; at most so many."""
-        if not self.fragments:
-            return
-        staged = tables.overwrite_fragments(self.scratch, UNMATCHED, self.fragments)
-        rows = tables.audit_version(self.scratch, staged)
-        for batch in rows.scan(UNMATCHED.names, limit=limit, one_by_one=True):
-            found = UnmatchedRows(pa.Table.from_batches([batch]), self.identity)
-            yield from found.to_records(incoming, None)
+        for texts in self.fragments.values():
+            for batch in self._read(texts).scan(UNMATCHED.names, limit=limit, one_by_one=True):
+                found = UnmatchedRows(pa.Table.from_batches([batch]), self.identity)
+                yield from found.to_records(incoming, None)
+
+    def write_records(self, executor: SparkExecutor, incoming: IncomingRows) -> tuple[FragmentText, ...]:
+        """Write the rows as records to fragments of the scratch table; one task for each fragment of incoming rows."""
+        task = partial(self._write_fragment, to_task_rows(incoming))
+        return tuple(text for written in executor.run(task, list(self.fragments)) for text in written)
+
+    def _write_fragment(self, incoming: IncomingRows, fragment: int) -> tuple[FragmentText, ...]:
+        """Task over one fragment of incoming rows."""
+        cast("RowsOfFragments", incoming.storage).selected = (fragment,)
+        listed = UnmatchedRows(self._read(self.fragments[fragment]).scan(UNMATCHED.names).read_all(), self.identity)
+        records = listed.to_records(incoming, None)
+        return tables.write_rows(self.scratch, to_rejected_reader(records), "overwrite")
+
+    def _read(self, texts: Sequence[FragmentText]) -> Table:
+        staged = tables.overwrite_fragments(self.scratch, UNMATCHED, texts)
+        return tables.audit_version(self.scratch, staged)

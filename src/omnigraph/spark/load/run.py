@@ -29,12 +29,14 @@ from omnigraph.spark.load.identity_matching import match_stored_rows
 from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
 from omnigraph.spark.load.load_task import PLACES, REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
 from omnigraph.spark.load.quarantine import collect_rejected
+from omnigraph.spark.load.rejected_rows import reject_rows
 from omnigraph.spark.load.row_updates import complete_rows
-from omnigraph.spark.load.set_rules import check_changes
+from omnigraph.spark.load.set_rules import ViolationFrame, check_changes, find_all_violations
 from omnigraph.spark.load.sources import names_by_path, read_lines
 from omnigraph.spark.load.staging import stage_rows
 from omnigraph.spark.load.tables import map_tables
-from omnigraph.spark.scratch import create_scratch_table
+from omnigraph.spark.scratch import ScratchFolder, create_table_in, open_scratch_folder
+from omnigraph.spark.spool import Spool
 from omnigraph.storage.staging import FragmentText, StagedChange
 from omnigraph.storage.table import Table
 from omnigraph.write import load as loads
@@ -53,6 +55,8 @@ from omnigraph.write.load import (
     LoadOptions,
     LoadResult,
     ParsedInput,
+    RejectedRows,
+    RowAdmission,
     RowIdentity,
     TypedTable,
     ViolationCollector,
@@ -85,6 +89,7 @@ class _SparkLoadEngine:
     """Checks and stages rows on executors, or in this process if there are few."""
 
     executor: SparkExecutor
+    folder: ScratchFolder
     scratch: Table
 
     def check(
@@ -96,6 +101,20 @@ class _SparkLoadEngine:
             return replace(found, violations=found.violations[:limit], counts=counts)
         with translate_spark_errors("checking a load"):
             return check_changes(self.executor.doing("checking a load"), catalog, snapshot, incoming, limit)
+
+    def reject(
+        self, catalog: Catalog, snapshot: Snapshot, admission: RowAdmission
+    ) -> tuple[Mapping[str, RejectedRows], frozenset[str]]:
+        if not admission.rejects_rows or _is_small(snapshot, list(admission.tables.values())):
+            return admission.reject_violating()
+        executor = self.executor.doing("checking a load")
+        spool = Spool(executor, lambda: self.folder)
+
+        def find(incoming: Sequence[IncomingTable]) -> ViolationFrame:
+            return find_all_violations(executor, catalog, snapshot, incoming, spool.keep)
+
+        with translate_spark_errors(executor.activity):
+            return reject_rows(executor, self.scratch, admission, find)
 
     def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
         executor = self.executor.doing("matching a load")
@@ -132,7 +151,8 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
     target = choose_rejects_target(manifest.location, options.rejects, ".parquet") if quarantined else None
     executor = SparkExecutor(session, "reading a load")
     typed = resolve_tables(context.catalog, context.input)
-    with create_scratch_table(manifest, PLACES) as scratch:
+    with open_scratch_folder(manifest) as folder:
+        scratch = create_table_in(folder, manifest, PLACES)
         targets = _choose_targets(context, typed, scratch)
         report = _run_read_job(executor, context, typed, targets, scratch)
         collected = ViolationCollector(None if options.check else MAX_VIOLATIONS)
@@ -148,7 +168,7 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
             tables,
             collected,
             quarantine,
-            _SparkLoadEngine(executor, scratch),
+            _SparkLoadEngine(executor, folder, scratch),
             partial(_discard_fragments, manifest, tables),
             executor.doing("building indexes"),
         )

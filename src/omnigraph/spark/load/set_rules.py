@@ -8,7 +8,8 @@ are left. It returns only violations: their number for each rule, and a limited 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +24,8 @@ from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RuleTable, StoredSparkTable
 from omnigraph.spark.load.proofs import find_unproven_rules
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
-from omnigraph.spark.sized_frames import count_partitions
+from omnigraph.spark.sized_frames import SizedFrame, count_partitions
+from omnigraph.storage.columns import column_of, compute, to_list
 from omnigraph.write.evolve import MAX_VIOLATIONS, FoundViolations, ReshapedRows
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import (
@@ -42,14 +44,14 @@ from omnigraph.write.rules import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FOUND: Final = pa.schema(
+FOUND: Final = pa.schema(
     [
         pa.field("rule", pa.int32()),
         pa.field("count", pa.int64()),
         *cast("Iterable[pa.Field[pa.DataType]]", SET_VIOLATIONS),
     ]
 )
-"""A violation of a rule, or, with a count, the number of its violations in a partition."""
+"""A violation of a rule, or, with a count, the number of its violations in a partition and of the ids in them."""
 _FoundRow: TypeAlias = tuple[int, int | None, str, str | None, list[str], int]
 _FOUND_COLUMNS: Final = "rule int, count long, value string, id string, ids array<string>, found long"
 
@@ -66,7 +68,27 @@ def check_changes(
 
     ``removed`` are the ids of rows that are deleted without a replacement, by table key.
     """
-    deleted = removed or {}
+    planned = _plan_rules(executor, catalog, snapshot, incoming, removed or {})
+    found, counts = _find_violations(executor, planned.rules, planned.changed, limit)
+    return RuleCheckResult(tuple(found), planned.reads, counts=counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedRules:
+    """The rules that incoming rows may break, the tables that they read, and which of those are in the snapshot."""
+
+    rules: Sequence[SetRule]
+    changed: Mapping[str, ChangedSparkTable]
+    reads: frozenset[str]
+
+
+def _plan_rules(
+    executor: SparkExecutor,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    incoming: Sequence[IncomingTable],
+    deleted: Mapping[str, FragmentRows],
+) -> _PlannedRules:
     by_key = {each.table_key: each for each in incoming}
     rules = tuple(select_set_rules(catalog, {key: each.mode for key, each in by_key.items()}))
     keys = {relation.table_key for rule in rules for relation in rule.relations}
@@ -80,8 +102,36 @@ def check_changes(
         for relation in rule.relations
         if changed[relation.table_key].depends_on_pin(relation.part)
     )
-    found, counts = _find_violations(executor, find_unproven_rules(executor, triggered, changed), changed, limit)
-    return RuleCheckResult(tuple(found), reads, counts=counts)
+    return _PlannedRules(find_unproven_rules(executor, triggered, changed), changed, reads)
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationFrame:
+    """All violations of set rules in a DataFrame as :data:`FOUND`, the tables that were read, and the totals."""
+
+    rules: Sequence[SetRule]
+    reads: frozenset[str]
+    frame: DataFrame | None
+    count: int
+    id_count: int
+    """How many ids the violations name."""
+
+
+def find_all_violations(
+    executor: SparkExecutor,
+    catalog: Catalog,
+    snapshot: Snapshot,
+    incoming: Sequence[IncomingTable],
+    keep: Callable[[DataFrame], SizedFrame],
+) -> ViolationFrame:
+    """Find all violations of the set rules. They stay on executors; ``keep`` computes their frame once."""
+    planned = _plan_rules(executor, catalog, snapshot, incoming, {})
+    if not planned.rules:
+        return ViolationFrame((), planned.reads, None, 0, 0)
+    found = keep(_query_partitions(executor, planned.rules, planned.changed, None)).frame
+    counts = executor.collect(found.where("count is not null").selectExpr("sum(count)", "sum(found)"))
+    ((count, ids),) = cast("list[tuple[int | None, int | None]]", counts)
+    return ViolationFrame(planned.rules, planned.reads, found.where("count is null"), count or 0, ids or 0)
 
 
 def check_stored_rows(
@@ -113,11 +163,15 @@ def _find_violations(
     for number, count, *_ in found:
         counts[rules[number].type, rules[number].rule] += count or 0
     examples = sorted((row for row in found if row[1] is None), key=lambda row: (row[0], row[2], row[3] or ""))[:limit]
-    texts = pa.Table.from_pylist(
-        [dict(zip(SET_VIOLATIONS.names, row[2:], strict=True)) for row in examples], SET_VIOLATIONS
-    )
-    decoded = zip(examples, decode_set_violations(texts), strict=True)
-    return [describe_violation(rules[row[0]], violation) for row, violation in decoded], counts
+    texts = pa.Table.from_pylist([dict(zip(FOUND.names, row, strict=True)) for row in examples], FOUND)
+    return list(describe_found(rules, texts)), counts
+
+
+def describe_found(rules: Sequence[SetRule], found: pa.Table) -> Iterator[Violation]:
+    """Describe violations, given as :data:`FOUND`, in words."""
+    numbers = cast("list[int]", to_list(column_of(found, "rule")))
+    decoded = decode_set_violations(found.select(SET_VIOLATIONS.names))
+    return (describe_violation(rules[number], each) for number, each in zip(numbers, decoded, strict=True))
 
 
 def _query_partitions(
@@ -172,8 +226,9 @@ def _to_relation(relation: Relation, received: ReceivedRows | None) -> pa.Table:
 def _to_found(section: int, violations: pa.Table, limit: int | None) -> Iterator[pa.RecordBatch]:
     count = violations.num_rows
     if count:
-        yield pa.RecordBatch.from_pylist([{"rule": section, "count": count}], _FOUND)
+        ids = int(compute("list_value_length", column_of(violations, "ids")).to_numpy(zero_copy_only=False).sum())
+        yield pa.RecordBatch.from_pylist([{"rule": section, "count": count, "found": ids}], FOUND)
     for batch in violations.slice(0, limit).to_batches():
         rows = batch.num_rows
         numbers, counts = pa.array([section] * rows, pa.int32()), pa.nulls(rows, pa.int64())
-        yield pa.RecordBatch.from_arrays([numbers, counts, *batch.columns], schema=_FOUND)
+        yield pa.RecordBatch.from_arrays([numbers, counts, *batch.columns], schema=FOUND)

@@ -73,24 +73,24 @@ def find_replaced_rows(
     if incoming.rows.count:
         rows = cast("DistributedRows", incoming.rows.storage)
         parts.append((rows.detached, rows.own_fragments))
-    task = partial(_scan_ids, excluded_ids=incoming.excluded_ids)
-    ids = union_sized(_map_ids(executor, each, own, task, "id string") for each, own in parts)
-    existing = _map_ids(
-        executor, table, table.fragment_rows(), _scan_addresses, "id string, fragment long, offset long"
-    )
+    task = partial(scan_ids, excluded_ids=incoming.excluded_ids)
+    ids = union_sized(map_ids(executor, each, own, task, "id string") for each, own in parts)
+    existing = map_ids(executor, table, table.fragment_rows(), _scan_addresses, "id string, fragment long, offset long")
     return join_by_size(existing, ids, ["id"], "left_semi", executor.parallelism)
 
 
-def _map_ids(
+def map_ids(
     executor: SparkExecutor, table: Table, fragments: Mapping[int, int], task: FragmentTask, schema: str
 ) -> SizedFrame:
+    """Run a task that reads the ids of some fragments."""
     row_bytes = estimate_row_bytes(table.schema, ["id"]) + 16
     groups = divide_fragments(fragments, row_bytes, executor.parallelism)
     frame = executor.map_fragments(table, groups, task, schema)
     return SizedFrame(frame, sum(fragments.values()), row_bytes)
 
 
-def _scan_ids(table: Table, fragments: Sequence[int], *, excluded_ids: Values) -> Iterator[pa.RecordBatch]:
+def scan_ids(table: Table, fragments: Sequence[int], *, excluded_ids: Values) -> Iterator[pa.RecordBatch]:
+    """Task over fragments: read the ids except some."""
     for batch in table.scan(["id"], in_fragments=fragments):
         yield batch.filter(is_not_among(column_of(batch, "id"), excluded_ids)) if len(excluded_ids) else batch
 

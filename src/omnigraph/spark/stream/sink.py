@@ -8,12 +8,13 @@ number of the batch; a batch that the graph already has changes nothing. Spark d
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict, cast
 
-from pyspark.errors import IllegalArgumentException
+from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -23,7 +24,7 @@ from omnigraph.language.source import suggest_similar
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.rows import PUBLIC_NAMES
-from omnigraph.spark.diagnosis import translate_spark_errors
+from omnigraph.spark.diagnosis import SLOW_START, translate_spark_errors
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
 from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, read_query_id, resolve_checkpoint
@@ -35,6 +36,8 @@ OutputMode: TypeAlias = Literal["append", "update", "complete"]
 
 AVAILABLE_NOW: Final = "availableNow"
 """The trigger of a query that stops after the data that exists when it starts."""
+_START_ATTEMPTS: Final = 5
+_log = logging.getLogger("omnigraph")
 _MAX_VIOLATION_NOTES: Final = 20
 """The most violations that are listed in the error of a failed query."""
 
@@ -143,7 +146,22 @@ def start_stream(
     destination.bind(frame.sparkSession, folder)
     writer = frame.writeStream.outputMode(output_mode).option("checkpointLocation", folder)
     writer = _set_trigger(writer.foreachBatch(BatchLoader(destination, folder).load), trigger)
+    return start_query(writer)
+
+
+def start_query(writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query. Over Spark Connect a new Python process must answer first, and Spark does not wait long for it.
+
+    No batch has begun then, so the start is repeated: on a busy machine the next process starts sooner.
+    """
     with translate_spark_errors("starting a stream"):
+        for _ in range(_START_ATTEMPTS - 1):
+            try:
+                return writer.start()
+            except PySparkException as error:
+                if SLOW_START.search(str(error)) is None:
+                    raise
+                _log.warning("the Python process of a stream did not start in time; it is started again")
         return writer.start()
 
 

@@ -1,4 +1,9 @@
-"""Rewrite ids of a legacy form to the current form of keys, in the nodes and in the edges that refer to them."""
+"""Rewrite ids of a legacy form to the current form of keys, in the nodes and in the edges that refer to them.
+
+The new id of a node follows from its key, which is in its row. For the ends of edges the nodes are read once for each
+large batch of edges, and only those that the batch refers to are kept. So memory does not grow with the graph, and
+executors can rewrite any part of it.
+"""
 
 from __future__ import annotations
 
@@ -9,49 +14,95 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import ValidationError, Violation
 from omnigraph.language.schema import NodeType, TableKey
-from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.arrow_schema import arrow_schema
+from omnigraph.storage.columns import Values, column_of, compute, is_among
 from omnigraph.storage.keys import make_ids
+from omnigraph.storage.row_search import combine_batches
 from omnigraph.storage.table import Table
+from omnigraph.write.commit import TableShape
 from omnigraph.write.row_values import SAMPLE_ROWS, can_have_legacy_ids, find_legacy_id
-from omnigraph.write.rules import format_key
 
 if TYPE_CHECKING:
     from omnigraph.write.evolve.schema_migration import SchemaMigration
 
 
 @dataclass(frozen=True, slots=True)
-class IdRewrites:
-    """The id columns of one table to rewrite, each with a table of ``old`` and ``new`` ids."""
+class RewrittenNodes:
+    """The nodes of a type whose ids are rewritten."""
 
-    columns: Mapping[str, pa.Table] = field(default_factory=dict[str, pa.Table])
+    shape: TableShape
+    table: Table
+
+    @property
+    def type(self) -> NodeType:
+        """The type in the new schema."""
+        assert isinstance(self.shape.type, NodeType)
+        return self.shape.type
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The properties that make an id."""
+        return self.type.key or ()
+
+    def make_ids(self, nodes: pa.Table) -> Values:
+        """Return the new ids of nodes, given with their key."""
+        return compute("coalesce", cast("Values", make_ids(self.type, nodes)), column_of(nodes, "id"))
+
+    def replace_ids(self, ids: Values) -> Values:
+        """Return the new ids of nodes, given by their old ids. Other texts stay as they are."""
+        known = self._map_ids(ids.unique())
+        at = pc.index_in(ids, value_set=column_of(known, "old"))
+        return compute("coalesce", column_of(known, "new").take(at), ids)
+
+    def _map_ids(self, ids: Values) -> pa.Table:
+        columns = arrow_schema(self.type).empty_table().select(["id", *self.key]).schema
+        pieces = [pa.table({"old": pa.array([], pa.string()), "new": pa.array([], pa.string())})]
+        for rows in combine_batches(columns, self.shape.read(self.table, columns)):
+            found = rows.filter(is_among(column_of(rows, "id"), ids))
+            pieces.append(pa.table({"old": column_of(found, "id"), "new": self.make_ids(found)}))
+        return pa.concat_tables(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class IdRewrites:
+    """The id columns of one table to rewrite: the nodes that each names. ``id`` names the rows themselves."""
+
+    columns: Mapping[str, RewrittenNodes] = field(default_factory=dict[str, RewrittenNodes])
+
+    def list_needed(self, names: list[str]) -> list[str]:
+        """Return the columns that must be read to rewrite some columns."""
+        own = self.columns.get("id")
+        return list(dict.fromkeys((*names, *(own.key if own is not None and "id" in names else ()))))
 
     def apply(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
         """Return the rows with rewritten ids."""
         return pa.RecordBatchReader.from_batches(rows.schema, self._rewrite_batches(rows))
 
     def _rewrite_batches(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        for batch in rows:
-            columns = [
-                _replace_ids(column_of(batch, name), self.columns[name])
-                if name in self.columns
-                else column_of(batch, name)
-                for name in batch.schema.names
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+        for piece in combine_batches(rows.schema, rows):
+            columns = [self._rewrite_column(piece, name) for name in piece.column_names]
+            yield from pa.Table.from_arrays(columns, schema=rows.schema).to_batches()
+
+    def _rewrite_column(self, rows: pa.Table, name: str) -> Values:
+        nodes = self.columns.get(name)
+        if nodes is None:
+            return column_of(rows, name)
+        return nodes.make_ids(rows) if name == "id" else nodes.replace_ids(column_of(rows, name))
 
 
 def find_id_rewrites(migration: SchemaMigration) -> dict[str, IdRewrites]:
     """Find the tables with ids to rewrite, by table key."""
-    rewritten: dict[str, pa.Table] = {}
+    rewritten: dict[str, RewrittenNodes] = {}
     for type_ in migration.catalog.nodes.values():
         table = migration.source_of(type_)
         if table is None or not can_have_legacy_ids(type_):
             continue
-        if find_legacy_id(type_, _read_keys(migration, type_, table, SAMPLE_ROWS)) is not None:
-            rewritten[type_.name] = _map_ids(migration, type_, table)
-    found: dict[str, IdRewrites] = {TableKey.of_node(name): IdRewrites({"id": ids}) for name, ids in rewritten.items()}
+        if find_legacy_id(type_, _read_sample(migration, type_, table)) is not None:
+            rewritten[type_.name] = RewrittenNodes(migration.shape_of(type_), table)
+    found: dict[str, IdRewrites] = {
+        TableKey.of_node(name): IdRewrites({"id": nodes}) for name, nodes in rewritten.items()
+    }
     for edge in migration.catalog.edges.values():
         ends = {
             column: rewritten[name]
@@ -63,34 +114,9 @@ def find_id_rewrites(migration: SchemaMigration) -> dict[str, IdRewrites]:
     return found
 
 
-def _read_keys(migration: SchemaMigration, type_: NodeType, table: Table, limit: int | None = None) -> pa.Table:
-    """Read ids and key values. A key property may have another name in the table."""
+def _read_sample(migration: SchemaMigration, type_: NodeType, table: Table) -> pa.Table:
+    """Read some ids and key values. A key property may have another name in the table."""
     key = type_.key or ()
     old_names = migration.shape_of(type_).old_names
     stored = [old_names.get(name) or name for name in key]
-    return table.scan(["id", *stored], limit=limit).read_all().rename_columns(["id", *key])
-
-
-def _map_ids(migration: SchemaMigration, type_: NodeType, table: Table) -> pa.Table:
-    rows = _read_keys(migration, type_, table)
-    new = cast("Values", make_ids(type_, rows))
-    ids = pa.table({"old": column_of(rows, "id"), "new": new})
-    _refuse_ambiguous(type_, ids)
-    return ids
-
-
-def _refuse_ambiguous(type_: NodeType, ids: pa.Table) -> None:
-    """Refuse ids shared by several rows: edges that refer to such an id would be ambiguous."""
-    for column in ("old", "new"):
-        counts = ids.group_by(column).aggregate([([], "count_all")])
-        repeated = counts.filter(pc.field("count_all") > 1)[column].to_pylist()
-        if repeated:
-            shared = f"{len(repeated)} ids belong to several rows, such as '{repeated[0]}'"
-            message = f"{format_key(type_)} on {type_.name}: {shared}"
-            violations = [Violation(type_.name, format_key(type_), message, id=str(each)) for each in repeated]
-            raise ValidationError(message, violations, hint="delete or correct the rows that share an id first")
-
-
-def _replace_ids(values: Values, ids: pa.Table) -> Values:
-    at = pc.index_in(values, value_set=column_of(ids, "old"))
-    return pc.coalesce(column_of(ids, "new").take(at), values)
+    return table.scan(["id", *stored], limit=SAMPLE_ROWS).read_all().rename_columns(["id", *key])

@@ -45,6 +45,9 @@ class ReshapedRows:
         self, names: Sequence[str] | None = None, in_fragments: Collection[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, of all rows or of those in some fragments."""
-        columns = self.schema if names is None else self.select_schema(names)
-        rows = self.shape.read(self.table, columns, in_fragments)
-        return iter(rows if self.ids is None else self.ids.apply(rows))
+        chosen = self.schema.names if names is None else list(names)
+        needed = chosen if self.ids is None else self.ids.list_needed(chosen)
+        rows = self.shape.read(self.table, self.select_schema(needed), in_fragments)
+        if self.ids is None:
+            return iter(rows)
+        return (batch.select(chosen) for batch in self.ids.apply(rows))

@@ -65,7 +65,8 @@ SetRuleCheck: TypeAlias = "Callable[[Catalog, Snapshot, ReshapedRows, Collection
 
 
 def check_new_rules(migration: SchemaMigration, check_together: SetRuleCheck) -> None:
-    """Refuse the new schema if rows break one of its new rules."""
+    """Refuse the new schema if rows break one of its new rules, or if ids to rewrite are ambiguous."""
+    _refuse_ambiguous_ids(migration, check_together)
     found = FoundViolations()
     for key, steps in list_checked_tables(migration.plan).items():
         rows = migration.read_reshaped(type_of_table(migration.catalog, key))
@@ -82,6 +83,23 @@ def check_new_rules(migration: SchemaMigration, check_together: SetRuleCheck) ->
         )
         error.details["more"] = found.count > len(found.described)
         raise error
+
+
+def _refuse_ambiguous_ids(migration: SchemaMigration, check_together: SetRuleCheck) -> None:
+    """Refuse ids to rewrite that several rows share, before or after: edges that refer to them would be ambiguous."""
+    for key in migration.id_rewrites:
+        type_ = type_of_table(migration.catalog, key)
+        rewritten = migration.read_reshaped(type_)
+        if not isinstance(type_, NodeType) or rewritten is None:
+            continue
+        for rows in (replace(rewritten, ids=None), rewritten):
+            found = check_together(migration.catalog, migration.snapshot, rows, {format_key(type_)})
+            if found.count:
+                shared = f"{found.count} ids belong to several rows, such as '{found.described[0].value}'"
+                message = f"{format_key(type_)} on {type_.name}: {shared}"
+                raise ValidationError(
+                    message, found.described, hint="delete or correct the rows that share an id first"
+                )
 
 
 def _check_table(

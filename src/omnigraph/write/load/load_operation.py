@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Final, Protocol
 
 import numpy as np
@@ -35,9 +35,11 @@ from omnigraph.write.load.rows import (
     IncomingRows,
     IncomingTable,
     RejectDelivery,
-    RejectedIds,
+    RejectedPart,
     RejectedRecord,
+    RejectedRows,
     RowAdmission,
+    UnmatchedRecords,
     build_load_error,
 )
 from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
@@ -79,6 +81,12 @@ class LoadEngine(Protocol):
         """Run the set rules that the incoming rows could break. Return at most ``limit`` violations."""
         ...
 
+    def reject(
+        self, catalog: Catalog, snapshot: Snapshot, admission: RowAdmission
+    ) -> tuple[Mapping[str, RejectedRows], frozenset[str]]:
+        """Return the rows that break set rules, see :meth:`RowAdmission.reject_violating`."""
+        ...
+
     def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
         """Find the stored rows of incoming ones, see :func:`match_stored_rows`."""
         ...
@@ -101,6 +109,15 @@ class LocalLoadEngine:
         """Run the set rules on this machine."""
         return check_changes(catalog, snapshot, (_to_row_changes(catalog, each) for each in incoming), limit)
 
+    def reject(
+        self,
+        catalog: Catalog,  # noqa: ARG002  the admission has it
+        snapshot: Snapshot,  # noqa: ARG002  the admission has it
+        admission: RowAdmission,
+    ) -> tuple[Mapping[str, RejectedRows], frozenset[str]]:
+        """Find the rows on this machine."""
+        return admission.reject_violating()
+
     def match(self, table: Table, rows: IncomingRows, identity: RowIdentity | None) -> IncomingRows:
         """Find the stored rows on this machine."""
         return match_stored_rows(table, rows, identity)
@@ -115,6 +132,24 @@ class LocalLoadEngine:
 
 
 LOCAL_LOAD_ENGINE: Final = LocalLoadEngine()
+
+
+@dataclass(frozen=True, slots=True)
+class UnmatchedPart:
+    """The rows of an update whose stored rows were not found; at most ``limit`` of them are yielded."""
+
+    incoming: IncomingRows
+    unmatched: UnmatchedRecords
+    limit: int | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return self.unmatched.count
+
+    def to_records(self) -> Iterator[RejectedRecord]:
+        """Yield each row as a rejected record."""
+        return self.unmatched.to_records(self.incoming, self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +183,7 @@ class LoadOperation:
         admission = self._check_rules(snapshot, tables)
         if self.quarantine is None:
             self._refuse_unmatched(tables, admission)
-        rejected, reads = admission.reject_violating()
+        rejected, reads = self.engine.reject(self.catalog, snapshot, admission)
         changes = tuple(
             TableChange(each.table_key, partial(self._stage, each), each.rows.is_large)
             for each in admission.list_accepted(rejected)
@@ -192,11 +227,15 @@ class LoadOperation:
     def _find_unmatched(self, tables: Mapping[str, IncomingRows]) -> list[Violation]:
         """Return the violations of records whose stored rows were not found."""
         limit = None if self.check_only else MAX_VIOLATIONS
-        found = (record for key, rows in tables.items() for record in self._to_unmatched_records(key, rows, limit))
+        found = (record for part in self._list_unmatched(tables, limit) for record in part.to_records())
         return [each for record in islice(found, limit) for each in record.violations]
 
-    def _to_unmatched_records(self, key: str, rows: IncomingRows, limit: int | None) -> Iterator[RejectedRecord]:
-        return iter(()) if rows.unmatched is None else rows.unmatched.to_records(self.tables[key], limit)
+    def _list_unmatched(self, tables: Mapping[str, IncomingRows], limit: int | None) -> list[UnmatchedPart]:
+        return [
+            UnmatchedPart(self.tables[key], rows.unmatched, limit)
+            for key, rows in tables.items()
+            if rows.unmatched is not None
+        ]
 
     def _refuse_unmatched(self, tables: Mapping[str, IncomingRows], admission: RowAdmission) -> None:
         """Raise an error if the stored rows of records were not found, with what else is wrong."""
@@ -233,17 +272,16 @@ class LoadOperation:
         )
 
     def _deliver_rejects(
-        self, outcome: LoadOutcome, rejected_ids: Mapping[str, RejectedIds], tables: Mapping[str, IncomingRows]
+        self, outcome: LoadOutcome, broken: Mapping[str, RejectedRows], tables: Mapping[str, IncomingRows]
     ) -> LoadOutcome:
         if self.quarantine is None:
             return outcome
-        rejected = self.quarantine.count + sum(each.count for each in rejected_ids.values())
+        rejected = self.quarantine.count + sum(each.count for each in broken.values())
         rejected += sum(map(_count_unmatched, tables.values()))
         if self.check_only or not rejected:
             return replace(outcome, rejected=rejected)
-        unmatched = (self._to_unmatched_records(key, rows, None) for key, rows in tables.items())
-        broken = (each.to_records() for each in rejected_ids.values())
-        path = self.quarantine.deliver(chain.from_iterable(chain(unmatched, broken)))
+        parts: list[RejectedPart] = [*self._list_unmatched(tables, None), *broken.values()]
+        path = self.quarantine.deliver(parts)
         return replace(outcome, rejected=rejected, rejects_path=path)
 
 

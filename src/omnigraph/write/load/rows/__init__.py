@@ -29,7 +29,9 @@ from omnigraph.write.load.rows.positions import GeneratedIds, RecordPosition, Ro
 from omnigraph.write.load.rows.quarantine import (
     MAX_VIOLATIONS,
     Quarantine,
+    RecordedPart,
     RejectDelivery,
+    RejectedPart,
     RejectSink,
     RejectsLine,
     RejectsTarget,
@@ -39,7 +41,14 @@ from omnigraph.write.load.rows.quarantine import (
     format_records,
     to_rejects_line,
 )
-from omnigraph.write.load.rows.row_admission import NO_IDS, IncomingTable, RejectedIds, RowAdmission
+from omnigraph.write.load.rows.row_admission import (
+    NO_IDS,
+    FoundRecord,
+    IncomingTable,
+    RejectedRows,
+    RowAdmission,
+    find_records,
+)
 from omnigraph.write.load.rows.row_buffer import MAX_BUFFERED_BYTES, RowBuffer
 from omnigraph.write.load.rows.text_values import convert_texts
 from omnigraph.write.load.rows.validation import (
@@ -60,6 +69,7 @@ __all__ = [
     "MAX_VIOLATIONS",
     "NO_IDS",
     "ConvertedColumn",
+    "FoundRecord",
     "FragmentTarget",
     "GeneratedIds",
     "InMemoryRows",
@@ -70,10 +80,12 @@ __all__ = [
     "Quarantine",
     "RawBatch",
     "RecordPosition",
+    "RecordedPart",
     "RejectDelivery",
     "RejectSink",
-    "RejectedIds",
+    "RejectedPart",
     "RejectedRecord",
+    "RejectedRows",
     "RejectsLine",
     "RejectsTarget",
     "RowAdmission",
@@ -96,6 +108,7 @@ __all__ = [
     "convert_texts",
     "convert_values",
     "exclude_ids",
+    "find_records",
     "format_records",
     "format_value",
     "list_value_columns",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self, TypedDict, cast
+from typing import Final, Protocol, Self, TypedDict, cast, runtime_checkable
 
 import orjson
 import pyarrow as pa
@@ -106,6 +106,24 @@ def _sort_key(violation: Violation) -> tuple[bool, str, int, str, str]:
 # --------------------------------------------------------------------------------------------- the file
 
 
+class RejectedPart(Protocol):
+    """Rows of a load that are rejected after they were read. A delivery knows the parts that its engine makes."""
+
+    @property
+    def count(self) -> int:
+        """How many rows are rejected."""
+        ...
+
+
+@runtime_checkable
+class RecordedPart(RejectedPart, Protocol):
+    """Rejected rows that this process formats as records."""
+
+    def to_records(self) -> Iterator[RejectedRecord]:
+        """Yield each row as a record with its violations."""
+        ...
+
+
 class RejectDelivery(Protocol):
     """Holds the rejected records of a load until they are delivered to their file."""
 
@@ -114,7 +132,7 @@ class RejectDelivery(Protocol):
         """The number of rejected records so far."""
         ...
 
-    def deliver(self, more: Iterable[RejectedRecord]) -> str:
+    def deliver(self, more: Iterable[RejectedPart]) -> str:
         """Write them and ``more`` to their file and return its path. A later delivery replaces an earlier one."""
         ...
 
@@ -133,13 +151,15 @@ class Quarantine:
         self._file.write(_encode_line(rejected))
         self.count += 1
 
-    def deliver(self, more: Iterable[RejectedRecord]) -> str:
+    def deliver(self, more: Iterable[RejectedPart]) -> str:
         """Write everything that was spooled, and ``more``, to the target. Replaces an earlier delivery."""
         self._file.flush()
         complete = self._spool_file.with_suffix(".whole")
         shutil.copyfile(self._spool_file, complete)
         with complete.open("ab") as file:
-            file.writelines(map(_encode_line, more))
+            for part in more:
+                assert isinstance(part, RecordedPart)
+                file.writelines(map(_encode_line, part.to_records()))
         return self._target.put(complete)
 
     def __enter__(self) -> Self:

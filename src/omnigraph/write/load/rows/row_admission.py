@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.write.load.rows.incoming_rows import IncomingRows
 from omnigraph.write.load.rows.partial_rows import Mask, mark_without
 from omnigraph.write.load.rows.positions import RecordPosition, RowNumbers
-from omnigraph.write.load.rows.quarantine import MAX_VIOLATIONS, build_load_error, format_records
+from omnigraph.write.load.rows.quarantine import MAX_VIOLATIONS, RejectedPart, build_load_error, format_records
 from omnigraph.write.load.rows.validation import RejectedRecord
 from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts, format_key
 
@@ -48,6 +48,15 @@ RuleCheck: TypeAlias = "Callable[[Sequence[IncomingTable], int | None], RuleChec
 """Runs the set rules that incoming rows could break; returns at most so many violations."""
 
 
+class RejectedRows(RejectedPart, Protocol):
+    """The incoming rows of one table that break set rules. All rows of an id are rejected together."""
+
+    @property
+    def ids(self) -> Values:
+        """The rejected ids."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RowAdmission:
     """Decides which incoming rows a load may write, by table key.
@@ -61,8 +70,8 @@ class RowAdmission:
     is_check: bool
     rejects_rows: bool
 
-    def reject_violating(self) -> tuple[Mapping[str, RejectedIds], frozenset[str]]:
-        """Return the ids that break set rules, and the tables that were read to know.
+    def reject_violating(self) -> tuple[Mapping[str, RejectedRows], frozenset[str]]:
+        """Return the rows that break set rules, and the tables that were read to know.
 
         Rejecting one row may make others invalid, so the rules run until nothing more is rejected.
         """
@@ -74,12 +83,12 @@ class RowAdmission:
             if not result.violations:
                 return rejected, reads
             if not self.rejects_rows:
-                raise self._build_error(result.violations, result.counts)
+                raise self.build_error(result.violations, result.counts)
             known = sum(len(each.ids) for each in rejected.values())
             handled = set[int]().union(*(each.add(result.violations) for each in rejected.values()))
             unhandled = [each for at, each in enumerate(result.violations) if at not in handled]
             if unhandled or known == sum(len(each.ids) for each in rejected.values()):
-                raise self._build_error(unhandled or result.violations, {})
+                raise self.build_error(unhandled or result.violations, {})
 
     def find_violations(self, known: Sequence[Violation]) -> list[Violation]:
         """Return the violations of set rules, except those that follow from ``known`` ones."""
@@ -88,11 +97,12 @@ class RowAdmission:
         found = (each for each in result.violations if each.property not in PUBLIC_NAMES or each.value not in missing)
         return [_add_position(each, positions) for each, positions in self._locate(list(islice(found, self._limit)))]
 
-    def list_accepted(self, rejected: Mapping[str, RejectedIds]) -> list[IncomingTable]:
+    def list_accepted(self, rejected: Mapping[str, RejectedRows]) -> list[IncomingTable]:
         """Return the rows of all tables without the rejected ones."""
         return [replace(each, excluded_ids=rejected[key].ids) for key, each in self.tables.items()]
 
-    def _build_error(self, violations: Sequence[Violation], counts: ViolationCounts) -> ValidationError:
+    def build_error(self, violations: Sequence[Violation], counts: ViolationCounts) -> ValidationError:
+        """Build the error of a load that these violations fail, with the positions of their records."""
         found = self._locate(violations)
         incoming = [each.rows for each in self.tables.values()]
         exist = all(len(at) == 1 and _is_id_conflict(incoming, violation) for violation, at in found)
@@ -150,27 +160,49 @@ class RejectedIds:
 
     def to_records(self) -> Iterator[RejectedRecord]:
         """Yield each rejected row as a record with its violations."""
-        for numbers, found in _find_incoming(self._rows, self._reasons, None):
-            texts = format_records(self._rows.type, found, with_id=self._mark_with_id(found))
-            positions = self._rows.positions.find(numbers)
-            for text, id_, (file, line) in zip(texts, _to_texts(found, "id"), positions, strict=True):
-                reasons = (replace(each, id=id_, file=file, line=line) for each in self._reasons[id_])
-                yield RejectedRecord(text, tuple(reasons))
+        for each in find_records(self._rows, _to_sorted(self._reasons)):
+            reasons = self._reasons[each.id]
+            yield RejectedRecord(
+                each.text, tuple(replace(reason, id=each.id, file=each.file, line=each.line) for reason in reasons)
+            )
 
-    def _mark_with_id(self, rows: pa.Table) -> Mask:
-        """Return which rows need their id in a record: those without a key, if it was not generated."""
-        type_ = self._rows.type
-        if not isinstance(type_, NodeType) or type_.key is None:
-            return np.full(rows.num_rows, not self._rows.generated.count)
-        return mark_without(type_, type_.key, rows)
+
+class FoundRecord(NamedTuple):
+    """An incoming row as the record that would load it, and its position."""
+
+    text: str
+    id: str
+    file: str | None
+    line: int | None
+
+
+def find_records(rows: IncomingRows, ids: Values) -> Iterator[FoundRecord]:
+    """Find the incoming rows of some ids and format them as records."""
+    for numbers, found in rows.storage.find_rows(ids, None) if len(ids) and rows.count else ():
+        texts = format_records(rows.type, found, with_id=_mark_with_id(rows, found))
+        positions = rows.positions.find(numbers)
+        for text, id_, (file, line) in zip(texts, _to_texts(found, "id"), positions, strict=True):
+            yield FoundRecord(text, id_, file, line)
+
+
+def _mark_with_id(rows: IncomingRows, found: pa.Table) -> Mask:
+    """Return which rows need their id in a record: those without a key, if it was not generated."""
+    type_ = rows.type
+    if not isinstance(type_, NodeType) or type_.key is None:
+        return np.full(found.num_rows, not rows.generated.count)
+    return mark_without(type_, type_.key, found)
 
 
 def _find_incoming(
-    rows: IncomingRows, ids: Iterable[str], columns: Sequence[str] | None
+    rows: IncomingRows, ids: Iterable[str], columns: Sequence[str]
 ) -> Iterator[tuple[RowNumbers, pa.Table]]:
-    """Find the incoming rows of some ids, with their row numbers."""
-    required = cast("Values", pa.array(sorted(ids), pa.string()))
+    """Find some columns of the incoming rows of some ids, with their row numbers."""
+    required = _to_sorted(ids)
     return rows.storage.find_rows(required, columns) if len(required) and rows.count else iter(())
+
+
+def _to_sorted(ids: Iterable[str]) -> Values:
+    return cast("Values", pa.array(sorted(ids), pa.string()))
 
 
 def _locate_rows(
