@@ -268,5 +268,5 @@ def test_many_requests_at_the_same_time(client: Client) -> None:
     answers = client.runner.run(ask())
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.headers["x-request-id"] for answer in answers}) == 12
-    assert (client.hosting.traffic.requests, client.hosting.deadlines) == (0, set())
+    assert (client.hosting.traffic.requests, client.hosting.running) == (0, {})
     assert LIMITS.actor_reads >= 12

@@ -61,6 +61,15 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="Where operations are kept, so that they outlive the process.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Serve no tools for agents.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writes.")] = False,
@@ -86,7 +95,7 @@ def serve(
 
     session = session_of(context)
     if config is not None:
-        if any((bind, tokens, policy, public_url, queries, no_mcp, read_only, unauthenticated, session.graph)):
+        if any((bind, tokens, policy, public_url, queries, state, no_mcp, read_only, unauthenticated, session.graph)):
             raise typer.TyperException("--config has the graphs and all settings; give no others beside it")
 
         def read_settings() -> server.ServerSettings:
@@ -108,7 +117,7 @@ def serve(
         address = bind or server.DEFAULT_BIND
         agents = server.AgentSettings(is_enabled=not no_mcp)
         return server.ServerSettings(
-            (graph,), address, tokens, session.actor, unauthenticated, hosts=hosts, agents=agents
+            (graph,), address, tokens, session.actor, unauthenticated, hosts=hosts, state=state, agents=agents
         )
 
     settings = make_settings()

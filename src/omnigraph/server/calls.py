@@ -26,13 +26,16 @@ from starlette.types import Receive, Scope, Send
 from omnigraph.deadlines import MOST_SECONDS, Deadline
 from omnigraph.errors import Cancelled, Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
 from omnigraph.manifest.rows import MAIN, WriteKey
+from omnigraph.server.deferred import defer, read_preference
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
 from omnigraph.server.gate import PLACE, Gate, RouteAccess, check_access, require_types_asked
-from omnigraph.server.hosting import HostedGraph, Hosting, ServerState
+from omnigraph.server.hosting import HostedGraph, Hosting, RunningRequest, ServerState
 from omnigraph.server.idempotency import KEY_HEADER, read_write_key
+from omnigraph.server.operations import RunningOperation
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model, parse_json_body
 from omnigraph.server.tokens import Token
+from omnigraph.write.commit import make_write_key
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
@@ -221,18 +224,47 @@ def error_response(error: Exception, context: ErrorContext) -> Response:
 async def _answer(route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, gate: Gate) -> Response:
     accept = choose_format(request.headers.get("accept"), route.formats)
     call = await _read_call(route, request, hosting, hosted, gate, accept)
+    seconds = read_preference(request.headers.get("prefer")) if route.kind_of(call) == "write" else None
+    if seconds is None or not route.keeps_key or hosted is None:
+        return await _perform(route, request, request.receive, call, call.request_id)
+    running = begin_operation(call, route.path.rpartition("/")[2])
+    operation = running.operation
+    if call.key is None:
+        # Whoever asks for its fate finds the commit by the id of the operation.
+        call = replace(call, key=make_write_key(operation.id, gate.token.actor, ()))
+
+    async def perform(receive: Receive) -> Response:
+        try:
+            return await _perform(route, request, receive, call, operation.id)
+        except Exception as error:  # noqa: BLE001  the operation keeps it
+            return error_response(error, _describe_context(error, call.request_id, hosted))
+
+    return await defer(hosting, running, seconds, hosted.uri, perform)
+
+
+def begin_operation(call: ServerCall, kind: str) -> RunningOperation:
+    """Begin an operation of a caller on a graph."""
+    branch = getattr(call.body, "branch", None) or getattr(call.query, "branch", None)
+    key = call.headers.get(KEY_HEADER)
+    return call.hosting.operations.begin(call.graph.id, kind, call.token.actor, branch, key)
+
+
+async def _perform(route: Route, request: Request, receive: Receive, call: ServerCall, name: str) -> Response:
+    """Do what a request asks for, when it is its turn. ``name`` is the id under which it can be cancelled."""
+    hosting, accept = call.hosting, call.accept
     seconds = _find_seconds(route, request, call, streams=accept != JSON or route.kind_of(call) == "stream")
     deadline = Deadline(seconds)
+    graph_id = None if call.hosted is None else call.hosted.id
     try:
         async with AsyncExitStack() as admitted:
             await admitted.enter_async_context(_admit(route, call, accept, seconds))
-            hosting.deadlines.add(deadline)
-            admitted.callback(hosting.deadlines.discard, deadline)
+            hosting.running[deadline] = RunningRequest(name, graph_id, call.token.actor, route.path, seconds)
+            admitted.callback(hosting.running.pop, deadline, None)
             etag = await _find_etag(route, request, call)
             if etag is not None and etag in _parse_etags(request.headers.get("if-none-match")):
                 return Response(None, HTTPStatus.NOT_MODIFIED, {"ETag": etag, **_cache_headers(call)})
             call = _check_conditions(call, etag)
-            answer, body = await run_watched(request.receive, deadline, lambda: _work(route, call, deadline))
+            answer, body = await run_watched(receive, deadline, lambda: _work(route, call, deadline))
             _record_answer(_record_of(request), call, answer)
             headers = _list_headers(route, call, answer, etag)
             if answer.stream is None:

@@ -38,6 +38,7 @@ _KEYS: Final = (
     "tokens",
     "server_policy",
     "audit",
+    "state",
     "limits",
     "mcp",
     "graphs",
@@ -88,6 +89,7 @@ class _ConfigReader:
             hosts=self._read_hosts(found),
             limits=self._read_limits(found.get("limits")),
             audit=self._read_audit(found.get("audit")),
+            state=self._read_path(found.get("state"), "state"),
             agents=self._read_agents(found.get("mcp")),
             is_quarantining=True,
         )

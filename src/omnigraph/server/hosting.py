@@ -6,6 +6,7 @@ opened is quarantined alone, and tried again for ever.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -15,12 +16,15 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Final
 
+from starlette.responses import Response
+
 from omnigraph.deadlines import Deadline
 from omnigraph.errors import NotFound, OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
 from omnigraph.server.admission import Admission
 from omnigraph.server.errors import RequestError
+from omnigraph.server.operations import OperationStore
 from omnigraph.server.queries import StoredQueries
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.settings import DEFAULT_GRAPH, ServedGraph, ServerSettings
@@ -104,6 +108,19 @@ class ServerState:
         return self.graphs[name]
 
 
+@dataclass(frozen=True, slots=True)
+class RunningRequest:
+    """A request or an operation that is worked on."""
+
+    id: str
+    graph_id: str | None
+    actor: str
+    route: str
+    seconds: float | None
+    """How long it may take."""
+    began: float = field(default_factory=monotonic)
+
+
 @dataclass(slots=True)
 class Traffic:
     """How many requests are under way."""
@@ -118,9 +135,12 @@ class Hosting:
     state: ServerState
     uploads: Path
     traffic: Traffic
+    operations: OperationStore
     is_draining: bool = False
-    deadlines: set[Deadline] = field(default_factory=set[Deadline])
-    """Those of the work under way."""
+    running: dict[Deadline, RunningRequest] = field(default_factory=dict[Deadline, "RunningRequest"])
+    """The requests and operations that this process works on."""
+    tasks: set[asyncio.Task[Response]] = field(default_factory=set["asyncio.Task[Response]"])
+    """Work that goes on without a client."""
     read_settings: ReadSettings | None = None
     """Reads the configuration again; None if there is none."""
     _folder: TemporaryDirectory[str] | None = None
@@ -158,8 +178,24 @@ class Hosting:
 
     def cancel_work(self) -> None:
         """Cancel what is under way. A write that has begun to commit goes on."""
-        for deadline in tuple(self.deadlines):
+        for deadline in tuple(self.running):
             deadline.cancel()
+
+    def list_running(self, graph_id: str) -> list[RunningRequest]:
+        """Return the requests for a graph that this process works on, the oldest first."""
+        return [each for each in tuple(self.running.values()) if each.graph_id == graph_id]
+
+    def cancel_running(self, name: str) -> bool:
+        """Cancel a request or an operation of this process; return whether it has one of this id."""
+        found = [deadline for deadline, each in tuple(self.running.items()) if each.id == name]
+        for deadline in found:
+            deadline.cancel()
+        return bool(found)
+
+    def obey_cancels(self) -> None:
+        """Cancel what other workers were asked to cancel, and this one works on."""
+        for name in self.operations.take_cancels([each.id for each in tuple(self.running.values())]):
+            self.cancel_running(name)
 
     def close(self) -> None:
         """Free the graphs and remove uploads."""
@@ -188,8 +224,15 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
         opened = _open_or_quarantine(each, 1) if settings.is_quarantining else open_hosted_graph(each)
         state = _with_graph(state, opened)
     folder = TemporaryDirectory(prefix="omnigraph-server-")
+    state_folder = Path(folder.name) if settings.state is None else settings.state
     hosting = Hosting(
-        state, Path(folder.name), traffic, read_settings=read_settings, _folder=folder, _followed=settings
+        state,
+        Path(folder.name),
+        traffic,
+        OperationStore(state_folder),
+        read_settings=read_settings,
+        _folder=folder,
+        _followed=settings,
     )
     _log_rights(state)
     return hosting, text
@@ -231,10 +274,10 @@ def _with_graph(state: ServerState, opened: HostedGraph | UnopenedGraph) -> Serv
 def _follow_settings(state: ServerState, settings: ServerSettings) -> ServerState:
     """Return the state for new settings. Graphs that did not change stay open."""
     old = state.settings
-    for name in ("bind", "audit"):
+    for name in ("bind", "audit", "state"):
         if getattr(settings, name) != getattr(old, name):
             _log.warning("'%s' changed to %s: it needs a restart", name, getattr(settings, name))
-    settings = replace(settings, bind=old.bind, audit=old.audit)
+    settings = replace(settings, bind=old.bind, audit=old.audit, state=old.state)
     settings.check()
     tokens = state.tokens if settings.tokens == old.tokens else TokenBook(settings.tokens)
     admission = state.admission if settings.limits == old.limits else Admission(settings.limits)

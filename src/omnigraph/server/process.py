@@ -89,6 +89,7 @@ def _follow_changes(hosting: Hosting) -> Generator[None]:
             if not is_over.is_set():
                 hosting.reload()
                 hosting.retry_quarantined()
+                hosting.obey_cancels()
 
     def hurry(_number: int, _frame: FrameType | None) -> None:
         wake.set()

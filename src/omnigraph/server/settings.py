@@ -106,6 +106,8 @@ class ServerSettings:
     limits: Limits = Limits()
     audit: Path | None = None
     """The file of the audit. Without one, its lines go to the log, at the level INFO."""
+    state: Path | None = None
+    """The folder of operations, which outlive a process. Without one they are kept for the run only."""
     agents: AgentSettings = AgentSettings()
     is_quarantining: bool = False
     """Whether a graph that cannot be opened at the start is tried again later; otherwise it is an error."""

@@ -1,6 +1,19 @@
 """All routes. Each module has those of one family, and declares beside each path what it asks of the gate."""
 
-from omnigraph.server.routes import about, blobs, feed, history, policy, query, refs, rows, schema, stored, write
+from omnigraph.server.routes import (
+    about,
+    blobs,
+    feed,
+    history,
+    operations,
+    policy,
+    query,
+    refs,
+    rows,
+    schema,
+    stored,
+    write,
+)
 
 ROUTES = (
     *about.ROUTES,
@@ -14,6 +27,7 @@ ROUTES = (
     *history.ROUTES,
     *feed.ROUTES,
     *policy.ROUTES,
+    *operations.ROUTES,
 )
 
 __all__ = ["ROUTES"]
