@@ -216,8 +216,8 @@ def conflict_to_wire(conflict: Conflict, edge_types: Collection[str]) -> dict[st
 
 
 def to_snake_case(name: str) -> str:
-    """Return a name such as ``DivergentUpdate`` as ``divergent_update``."""
-    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).removeprefix("_")
+    """Return a name such as ``DivergentUpdate`` or ``fast-forward`` in small letters and underscores."""
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name.replace("-", "_")).removeprefix("_")
 
 
 def _hide_texts(value: Json, secrets: Sequence[str]) -> Json:

@@ -235,7 +235,7 @@ def _is_request_id(name: str) -> bool:
     return len(name) <= _LONGEST_ID and name.replace("-", "").replace("_", "").isalnum() and name.isascii()
 
 
-def list_recoveries(call: ServerCall) -> Answer:
+def list_all_recoveries(call: ServerCall) -> Answer:
     """List the writes that another process finished or rolled back, newest first."""
     found = call.graph.graph.recoveries()
     return Answer({"recoveries": cast("Json", orjson.loads(orjson.dumps(found, default=str)))})
@@ -250,5 +250,5 @@ ROUTES: Final = (
     Route("DELETE", f"{_G}/operations/{{operation}}", cancel_operation, ask_graph(Action.READ)),
     Route("GET", f"{_G}/requests", list_running_requests, ask_graph(Action.READ)),
     Route("DELETE", f"{_G}/requests/{{request}}", cancel_running_request, ask_graph(Action.READ)),
-    Route("GET", f"{_G}/recoveries", list_recoveries, ask_graph(Action.ADMIN)),
+    Route("GET", f"{_G}/recoveries", list_all_recoveries, ask_graph(Action.ADMIN)),
 )
