@@ -225,9 +225,11 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
         state = _with_graph(state, opened)
     folder = TemporaryDirectory(prefix="omnigraph-server-")
     state_folder = Path(folder.name) if settings.state is None else settings.state
+    uploads = Path(folder.name) / "uploads"
+    uploads.mkdir()
     hosting = Hosting(
         state,
-        Path(folder.name),
+        uploads,
         traffic,
         OperationStore(state_folder),
         read_settings=read_settings,
