@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -71,6 +71,15 @@ def kill_at(function: Callable[[*Args], object], args: tuple[*Args], number: int
     child = start(_call_killing, function, args, number, when)
     child.join(_PATIENCE)
     assert child.exitcode == -signal.SIGKILL, f"not killed {when} write {number}: exit code {child.exitcode}"
+
+
+def kill_after_subset(
+    function: Callable[[*Args], object], args: tuple[*Args], name: str, details: Sequence[str]
+) -> None:
+    """Call the function in a child that must die when, of its writes of a kind, those of some targets are done."""
+    child = start(_call_killing_subset, function, args, name, details)
+    child.join(_PATIENCE)
+    assert child.exitcode == -signal.SIGKILL, f"not killed after {details}: exit code {child.exitcode}"
 
 
 def attempt(function: Callable[[*Args], object], args: tuple[*Args], number: int, when: When) -> bool:
@@ -154,6 +163,13 @@ def _call_recording(function: Callable[[*Args], object], args: tuple[*Args]) -> 
 
 def _call_killing(function: Callable[[*Args], object], args: tuple[*Args], number: int, when: When) -> None:
     with failpoints.kill_at(number, when):
+        function(*args)
+
+
+def _call_killing_subset(
+    function: Callable[[*Args], object], args: tuple[*Args], name: str, details: Sequence[str]
+) -> None:
+    with failpoints.kill_after_subset(name, details):
         function(*args)
 
 

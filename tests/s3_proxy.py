@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import socket
 from socketserver import BaseServer
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 _PATIENCE = 60.0
 _POLL = 0.01  # how soon a stopped proxy notices
@@ -27,10 +27,11 @@ _OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding"}
 
 
 class Request(NamedTuple):
-    """One request as the store sees it. ``target`` is the path, or the operation of DynamoDB."""
+    """One request as the store sees it: its path, or the operation of DynamoDB, and what a listing asks for."""
 
     method: str
     target: str
+    prefix: str = ""
 
 
 class Act(Enum):
@@ -156,7 +157,9 @@ class _Connection(BaseHTTPRequestHandler):
     def pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         operation = self.headers.get("x-amz-target")
-        fault = self.proxy.notes(Request(self.command, operation or unquote(urlsplit(self.path).path)))
+        url = urlsplit(self.path)
+        prefix = parse_qs(url.query).get("prefix", [""])[0]
+        fault = self.proxy.notes(Request(self.command, operation or unquote(url.path), prefix))
         match None if fault is None else fault.act:
             case None:
                 self.answer(self.ask(body))

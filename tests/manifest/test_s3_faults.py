@@ -63,7 +63,8 @@ def test_one_fault_anywhere_in_a_commit_is_survived_and_nothing_is_doubled(
     faulty = opened(behind(s3_proxy, s3_location))
     places = [
         ("PUT", "__locks/"),
-        ("GET", "__manifest/data/"),
+        ("PUT", "__manifest/data/"),
+        ("PUT", "__manifest/_deletions/"),
         ("PUT", "nodes/.*/data/"),
         ("PUT", "nodes/.*/_versions/"),
         ("PUT", "__manifest/_transactions/"),

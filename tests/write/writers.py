@@ -27,6 +27,7 @@ from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Access, Table, open_table
 from omnigraph.write.commit.audit import list_recoveries
+from omnigraph.write.commit.operation import AlreadyCommitted
 from omnigraph.write.commit.recovery import finish_removals
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, WriteOperation, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
@@ -271,9 +272,12 @@ def write_commit(
     if_commit: str | None = None,
     txn: tuple[str, int] | None = None,
 ) -> CommitRecord | None:
-    """Commit an operation."""
+    """Commit an operation; a repetition returns the commit that was made before."""
     terms = CommitOptions(branch, manifest.schema_hash(), "tests", if_commit=if_commit, txn=txn)
-    return commit_operation(manifest, operation, terms).commit
+    try:
+        return commit_operation(manifest, operation, terms).commit
+    except AlreadyCommitted as earlier:
+        return earlier.commit
 
 
 def write_in_process(

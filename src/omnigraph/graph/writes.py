@@ -75,7 +75,7 @@ class WriteVerbs(GraphBase):
         options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
         matching = self._query_options(memory)
         return mutation.retry_on_conflict(
-            lambda: mutation.mutate(self._manifest, self.schema, source, name, params, options, matching), retries
+            lambda: mutation.mutate(self._manifest, source, name, params, options, matching), retries
         )
 
     def transaction(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,8 +22,8 @@ from omnigraph.errors import (
 from omnigraph.language.schema import Schema
 from omnigraph.manifest import migrations
 from omnigraph.manifest.lineage import build_lineage
-from omnigraph.manifest.rows import MAIN, Row, SchemaHead, encode_rows
-from omnigraph.manifest.state import ManifestView, extend_view, newest_fragment_of, read_view
+from omnigraph.manifest.rows import MAIN, HeadPointer, Row, SchemaHead, encode_rows
+from omnigraph.manifest.state import ManifestView, extend_view, find_head_row, newest_fragment_of, read_view
 from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.durability import sync_root
@@ -38,7 +39,7 @@ from omnigraph.storage.lance_internals import (
     read_ref_identifier,
 )
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import LockSettings
+from omnigraph.storage.locks import LeaseChain, LockSettings
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.table import Access, Table, branch_uri, open_newest, open_table
 from omnigraph.storage.torn_versions import list_torn_and_rest
@@ -77,6 +78,10 @@ class Manifest:
         """Cache of the snapshot of each branch's head, with the view that it shows. Its tables stay open."""
         self.committed: dict[str, Table] = {}
         """The newest version of each table that was committed here on main, by its path, open for the next read."""
+        self.lease_chains: defaultdict[str, LeaseChain] = defaultdict(LeaseChain)
+        """What this handle knows about the lease of each branch."""
+        self._committed: dict[str, tuple[str | None, Sequence[Table]]] = {}
+        """The tables of the newest commit made through this handle on each branch, with its incarnation."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
         self.on_crowded: Callable[[str, frozenset[str]], object] | None = None
@@ -170,6 +175,27 @@ class Manifest:
             if (kept is not None and view is kept[0]) or self.read_incarnation(branch) == incarnation:
                 return self._keep(view, table)
 
+    def assume_view(self, branch: str) -> ManifestView | None:
+        """Return the cached view of a branch if nobody else is known to have held its lock since, without a look.
+
+        Whoever relies on it takes the lock later, which tells whether that was so.
+        """
+        return None if self.lease_chains[branch].tag is None else self.cached_view(branch)
+
+    def cached_view(self, branch: str) -> ManifestView | None:
+        """Return the newest view of a branch that this handle read or made, with or without lineage."""
+        kept = self._kept(branch)
+        return None if kept is None else kept[0]
+
+    def keep_committed(self, view: ManifestView, committed: Sequence[Table]) -> None:
+        """Keep the tables that were just committed open: most likely they are the next to be read."""
+        self._committed[view.branch] = (view.incarnation, committed)
+
+    def committed_tables(self, view: ManifestView) -> Sequence[Table]:
+        """Return the tables of the newest commit through this handle, which a view may show."""
+        incarnation, found = self._committed.get(view.branch, (None, ()))
+        return found if incarnation == view.incarnation else ()
+
     def _read(
         self, branch: str, incarnation: str | None, kept: tuple[ManifestView, Table] | None, *, with_lineage: bool
     ) -> tuple[ManifestView, Table]:
@@ -213,14 +239,32 @@ class Manifest:
 
     def merge_rows(self, view: ManifestView, rows: Sequence[Row]) -> ManifestView:
         """Merge rows into the manifest on top of a view. Raises ``PublishContention`` if another publish was faster."""
-        table = tables.merge_rows(self._table(view), encode_rows(rows), on="object_id")
+        before = self._table(view)
+        head_row = self._find_replaced_row(view, before, rows)
+        if head_row is None:
+            table = tables.merge_rows(before, encode_rows(rows), on="object_id")
+        else:
+            table = tables.replace_row(before, head_row, encode_rows(rows))
         if table.version == view.version + 1:
             merged = view.add_published(table, rows)
+            if head_row is not None:
+                merged = replace(merged, head_row=(merged.newest_fragment << 32) + len(rows) - 1)
         else:
             merged = extend_view(view, table, with_lineage=True)
         self.sync()
         self._synced[view.branch] = (view.incarnation, merged.version)
         return self._keep(merged, table)
+
+    def _find_replaced_row(self, view: ManifestView, table: Table, rows: Sequence[Row]) -> int | None:
+        """Return the address of the only row that a publish replaces, the head row; None if it may replace others.
+
+        To replace one row is cheaper than to merge, which reads the keys of all rows.
+        """
+        *others, last = rows
+        is_usual = isinstance(last, HeadPointer) and last.branch == view.branch and table.has_stable_row_ids
+        if not is_usual or not all(view.is_new(row) for row in others):
+            return None
+        return find_head_row(table, view.branch) if view.head_row is None else view.head_row
 
     def should_compact(self, view: ManifestView) -> bool:
         """Return whether the manifest has too many small fragments: each publish adds one, and they slow it down."""
@@ -241,7 +285,8 @@ class Manifest:
         except (CommitRefused, HeadMoved) as lost:
             raise PublishContention(f"the manifest moved while it was compacted: {lost}") from lost
         self.sync()
-        return self._keep(replace(view, version=table.version, newest_fragment=newest_fragment_of(table)), table)
+        newest = newest_fragment_of(table)
+        return self._keep(replace(view, version=table.version, newest_fragment=newest, head_row=None), table)
 
     def sync(self) -> None:
         """Return when everything written through this handle is on the disk, if it is to survive a power cut."""
@@ -323,6 +368,7 @@ class Manifest:
         with self._guard:
             self.head_snapshots.clear()
             self.committed.clear()
+            self._committed.clear()
             self._views.clear()
             self._newest_main = None
 
@@ -330,6 +376,7 @@ class Manifest:
         """Drop the cached view of a branch."""
         with self._guard:
             self.head_snapshots.pop(branch, None)
+            self._committed.pop(branch, None)
             self._views.pop(branch, None)
             if branch == MAIN:
                 self._newest_main = None

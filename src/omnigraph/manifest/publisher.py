@@ -87,6 +87,20 @@ class PublishRequest:
         return bool(self.registrations or self.updates or self.tombstones or self.new_schema)
 
 
+@dataclass(frozen=True, slots=True)
+class BranchState:
+    """What a publish is compared with: a view of the branch, and the current schema of the graph."""
+
+    view: ManifestView
+    schema: SchemaHead | None
+
+
+def read_branch_state(manifest: Manifest, branch: str) -> BranchState:
+    """Read the state of a branch that is about to be written. Main is read after the branch, once."""
+    view = manifest.writable_view(branch)
+    return BranchState(view, view.tables.schema_head if branch == MAIN else manifest.current_schema())
+
+
 Status: TypeAlias = Literal["published", "found", "replayed", "superseded"]
 
 
@@ -103,33 +117,37 @@ class PublishResult:
     view: ManifestView
 
 
-def publish(manifest: Manifest, held: HeldLock, branch: str, request: PublishRequest) -> PublishResult | None:
-    """Publish a request under the branch's lock. An empty request writes nothing and returns None."""
+def publish(
+    manifest: Manifest, held: HeldLock, branch: str, request: PublishRequest, state: BranchState | None = None
+) -> PublishResult | None:
+    """Publish a request under the branch's lock. An empty request writes nothing and returns None.
+
+    The first attempt goes by ``state``, if it was read under this lock already: should it be outdated all the same, the
+    attempt loses, and the next one reads anew.
+    """
     if request.intent is None:
         if request.has_changes:
             raise ValueError("every change belongs to a commit: the request has none")
         return None
     for _ in range(RETRY_BUDGET + 1):
         try:
-            return _attempt(manifest, held, branch, request, request.intent)
+            return _attempt(manifest, held, state or read_branch_state(manifest, branch), request, request.intent)
         except PublishContention:
             # Another publish was faster: read the new rows and decide again.
-            continue
+            state = None
     raise PublishContention(
         f"the publish on '{branch}' lost {RETRY_BUDGET + 1} attempts to other writers", hint="retry"
     )
 
 
 def _attempt(
-    manifest: Manifest, held: HeldLock, branch: str, request: PublishRequest, intent: CommitIntent
+    manifest: Manifest, held: HeldLock, state: BranchState, request: PublishRequest, intent: CommitIntent
 ) -> PublishResult:
-    view = manifest.writable_view(branch)
+    view, current = state.view, state.schema
     manifest.sync_basis(view)
     earlier = _find_earlier_outcome(view, request, intent)
     if earlier is not None:
         return earlier
-    # One read of main: what is compared is what the branch is said to have caught up with.
-    current = view.tables.schema_head if branch == MAIN else manifest.current_schema()
     _check_conditions(view, current, request, intent)
     if manifest.should_compact(view):
         held.check()

@@ -302,9 +302,14 @@ def _encode_cells(row: Row) -> dict[str, object]:
                 metadata=_COMMIT.dumps(row).decode(),
             )
         case HeadPointer():
-            return _make_cells(f"{_HEAD_PREFIX}{row.branch}", GRAPH_HEAD, metadata=_HEAD.dumps(row).decode())
+            return _make_cells(name_head(row.branch), GRAPH_HEAD, metadata=_HEAD.dumps(row).decode())
         case SchemaHead():
             return _make_cells(SCHEMA_HEAD_ID, SCHEMA_HEAD, metadata=_SCHEMA_HEAD.dumps(row).decode())
+
+
+def name_head(branch: str) -> str:
+    """Return the key of the row that every publish on a branch rewrites."""
+    return f"{_HEAD_PREFIX}{branch}"
 
 
 def _make_cells(object_id: str, object_type: str, **cells: object) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from omnigraph.errors import HistoryGone, NotFound
@@ -91,6 +91,14 @@ class Snapshot:
         # Another branch may have been re-created meanwhile; then its versions are others.
         shown = (pin for pin in self.pins.values() if pin.branch in (None, self.branch))
         self._opened.update({pin: before._opened[pin] for pin in shown if pin in before._opened})
+
+    def take_over(self, opened: Iterable[Table]) -> None:
+        """Use tables that are open already, where they are the versions of this snapshot."""
+        by_version = {(table.uri, table.branch, table.version): table for table in opened}
+        for pin in self.pins.values() if by_version else ():
+            table = by_version.get((self._manifest.location.join(pin.location), pin.branch, pin.version))
+            if table is not None:
+                self._opened.setdefault(pin, table.with_own_handle().with_lag(self.column_lag(pin.table_key)))
 
     def column_lag(self, table_key: str) -> ColumnLag:
         """Return how the columns of a table differ from the properties that it is read with."""

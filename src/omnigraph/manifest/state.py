@@ -110,6 +110,8 @@ class ManifestView:
     newest: pa.Table
     newest_data: pa.Table
     lineage: Lineage | None
+    head_row: int | None = None
+    """The address of the row that the next publish replaces, where the publish that made this version knows it."""
 
     @property
     def head(self) -> CommitRecord | None:
@@ -128,6 +130,17 @@ class ManifestView:
             raise ValueError("this view was read without its lineage")
         return self.lineage
 
+    def is_new(self, row: Row) -> bool:
+        """Return whether a row surely has a key that the manifest does not have yet."""
+        match row:
+            case TableVersion():
+                known = self.tables.latest.get(row.table_key)
+                return known is None or row.version > known.version
+            case CommitRecord():
+                return self.history.find(row.id) is None
+            case _:
+                return False
+
     def add_published(self, table: Table, written: Iterable[Row]) -> ManifestView:
         """Return this view with the rows of the publish that made the next version."""
         written = tuple(written)
@@ -139,6 +152,7 @@ class ManifestView:
             newest_fragment=newest_fragment_of(table),
             tables=self.tables.extend(written),
             lineage=None if self.lineage is None else self.lineage.extend(newer),
+            head_row=None,
         )
 
     def add_newest(self, rows: pa.Table, commits: Lineage) -> ManifestView:
@@ -221,7 +235,19 @@ def extend_view(view: ManifestView, table: Table, *, with_lineage: bool) -> Mani
         newest_fragment=newest_fragment_of(table),
         tables=view.tables.extend(shape.decode_rows(newer.filter(pc.invert(is_commit)))),
         lineage=lineage,
+        head_row=None,
     )
+
+
+def find_head_row(table: Table, branch: str) -> int | None:
+    """Return the address of the head row of a branch, if it is in the newest fragment, where publishes write it."""
+    found = table.scan(
+        columns=[],
+        filter=f"object_id = '{shape.name_head(branch)}'",
+        with_row_address=True,
+        in_fragments=[newest_fragment_of(table)],
+    ).read_all()
+    return int(column_of(found, ROW_ADDRESS)[0].as_py()) if len(found) == 1 else None
 
 
 def _is_of_kind(rows: pa.Table, kind: str) -> pa.BooleanArray:

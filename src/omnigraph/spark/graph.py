@@ -188,16 +188,7 @@ class SparkGraph:
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
         read = partial(read_match, manifest=self.manifest, session=self.session, engine=engine)
         return retry_on_conflict(
-            lambda: mutate(
-                self.manifest,
-                contract.load_current_schema(self.manifest),
-                source,
-                name,
-                params,
-                commit_options,
-                read_match=read,
-            ),
-            retries,
+            lambda: mutate(self.manifest, source, name, params, commit_options, read_match=read), retries
         )
 
     def explain(

@@ -2,7 +2,8 @@
 
 ``with mark_write("objects.put", path):`` surrounds one write. Disarmed, it costs one comparison. Armed, the writes of
 the process are numbered from 1. A test can record them, raise at one of them, or kill the process by SIGKILL before or
-after it. ``OMNIGRAPH_FAILPOINT=kill:before:17`` (or ``raise``) arms a child process.
+after it. Writes that run side by side have no fixed numbers: they are named by their kind and target, and a test kills
+after any subset of them. ``OMNIGRAPH_FAILPOINT=kill:before:17`` (or ``raise``) arms a child process.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
@@ -60,7 +61,34 @@ class _Numbering:
         self._action("after", step)
 
 
-_armed: _Numbering | None = None
+class _Subset:
+    """Of the writes of one kind, let some happen and hold the others up; when those have happened, kill the process."""
+
+    def __init__(self, name: str, details: frozenset[str]) -> None:
+        self._name = name
+        self._missing = set(details)
+        self._details = details
+        self._guard = threading.Lock()
+
+    @contextmanager
+    def step(self, name: str, detail: str) -> Generator[None]:
+        if name != self._name:
+            yield
+            return
+        self._kill_if_done()
+        if detail not in self._details:
+            threading.Event().wait()
+        yield
+        with self._guard:
+            self._missing.discard(detail)
+        self._kill_if_done()
+
+    def _kill_if_done(self) -> None:
+        if not self._missing:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+_armed: _Numbering | _Subset | None = None
 _UNARMED = nullcontext()
 
 
@@ -97,6 +125,16 @@ def kill_at(number: int, when: When) -> Generator[None]:
         yield
 
 
+@contextmanager
+def kill_after_subset(name: str, details: Iterable[str]) -> Generator[None]:
+    """Kill this process by SIGKILL when, of the writes of a kind that run side by side, exactly these have happened.
+
+    What lies on the disk after writes that run side by side is some subset of them, whatever their order was.
+    """
+    with _arm_with(_Subset(name, frozenset(details))):
+        yield
+
+
 def _raise_at(number: int, when: When, error: BaseException | None) -> _Action:
     def act(now: When, step: WriteStep) -> None:
         if now == when and step.number == number:
@@ -113,12 +151,16 @@ def _kill_at(number: int, when: When) -> _Action:
     return act
 
 
+def _arm(action: _Action) -> AbstractContextManager[None]:
+    return _arm_with(_Numbering(action))
+
+
 @contextmanager
-def _arm(action: _Action) -> Generator[None]:
+def _arm_with(armed: _Numbering | _Subset) -> Generator[None]:
     global _armed
     if _armed is not None:
         raise RuntimeError("failpoints are armed already")
-    _armed = _Numbering(action)
+    _armed = armed
     try:
         yield
     finally:

@@ -21,10 +21,11 @@ from typing import Literal, TypeAlias
 import lance
 import pyarrow as pa
 from lance import fragment as lance_fragment
+from lance.commit import CommitConflictError
 from lance.dataset import LanceDataset, LanceOperation, Transaction
-from lance.fragment import FragmentMetadata
+from lance.fragment import FragmentMetadata, LanceFragment
 
-from omnigraph.errors import AlreadyExists, HistoryGone, InputError, StorageError
+from omnigraph.errors import AlreadyExists, HistoryGone, InputError, PublishContention, StorageError
 from omnigraph.storage.durability import sync_names
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.lance_internals import (
@@ -232,6 +233,25 @@ def merge_rows(table: Table, rows: pa.Table, on: str = "object_id") -> Table:
     return _write_inline(table, "table.merge", merge)
 
 
+def replace_row(table: Table, address: int, rows: pa.Table) -> Table:
+    """Inline. Replace the row at an address by rows whose keys are new, or are its key, in one commit without retries.
+
+    The same compare-and-swap as :func:`merge_rows` for writers that replace the same row, without a look at the other
+    rows: Lance refuses a change of a fragment that was changed since. The rows become one fragment, in their order.
+    """
+    with write_durably("table.merge", table.subject):
+        new = _write_files(table, rows, "append")
+        fragment_id, offset = address >> 32, address & 0xFFFFFFFF
+        left = _find_fragment(table, fragment_id).delete_rows([offset])
+        emptied, shrunk = ([fragment_id], []) if left is None else ([], [left])
+        transaction = Transaction(table.version, LanceOperation.Update(emptied, shrunk, new, fields_modified=[]))
+        try:
+            dataset = LanceDataset.commit(table.dataset, transaction, max_retries=0)
+        except CommitConflictError as lost:
+            raise PublishContention(f"{table.subject}: another writer replaced the row first: {lost}") from lost
+    return note_commit(_at_version_of(table, dataset), transaction)
+
+
 def insert_absent_rows(table: Table, rows: pa.Table, on: str) -> Table:
     """Inline. Insert the rows whose key does not exist and leave the others unchanged, in one commit without retries.
 
@@ -400,18 +420,22 @@ def stage_operation(table: Table, operation: LanceOperation.BaseOperation) -> St
 
 def _write_fragments(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
     with write_durably("table.stage", table.subject):
-        written = lance_fragment.write_fragments(
-            rows,
-            table.dataset,
-            mode=mode,
-            # An append follows its dataset, which an older release may have made.
-            data_storage_version=STORAGE_VERSION if mode == "overwrite" else None,
-            enable_stable_row_ids=True,
-            allow_external_blob_outside_bases=True,
-        )
+        written = _write_files(table, rows, mode)
     if mode == "append" and isinstance(rows, pa.Table):
         table.access.written.note(table.dataset, rows, written)
     return written
+
+
+def _write_files(table: Table, rows: Rows, mode: WriteMode) -> list[FragmentMetadata]:
+    return lance_fragment.write_fragments(
+        rows,
+        table.dataset,
+        mode=mode,
+        # An append follows its dataset, which an older release may have made.
+        data_storage_version=STORAGE_VERSION if mode == "overwrite" else None,
+        enable_stable_row_ids=True,
+        allow_external_blob_outside_bases=True,
+    )
 
 
 def _stage_append(table: Table, new: list[FragmentMetadata]) -> StagedChange | None:
@@ -430,11 +454,16 @@ def _stage_replacement(table: Table, addresses: Addresses, new: list[FragmentMet
 
 
 def _remove_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
+    fragment = _find_fragment(table, fragment_id)
+    with write_durably("table.stage", table.subject):
+        return fragment.delete_rows(offsets)
+
+
+def _find_fragment(table: Table, fragment_id: int) -> LanceFragment:
     fragment = table.dataset.get_fragment(fragment_id)
     if fragment is None:
         raise ValueError(f"{table.subject} has no fragment {fragment_id} at version {table.version}")
-    with write_durably("table.stage", table.subject):
-        return fragment.delete_rows(offsets)
+    return fragment
 
 
 def _remove_addresses(table: Table, addresses: Addresses) -> tuple[list[int], list[FragmentMetadata]]:

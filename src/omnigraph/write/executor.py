@@ -6,6 +6,7 @@ A task, its items and its results must pickle: it may run on another machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from heapq import heapify, heapreplace
 from typing import Final, Protocol, TypeVar
 
@@ -37,6 +38,23 @@ class LocalExecutor:
 
 
 LOCAL: Final = LocalExecutor()
+
+
+class ThreadExecutor:
+    """Runs tasks in threads of this process, for what waits for requests. All have ended when it returns."""
+
+    def __init__(self, parallelism: int) -> None:
+        self.parallelism = parallelism
+
+    def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
+        """Run the task on each item, once, and return the results in order. The first failure, by order, is raised."""
+        if min(self.parallelism, len(items)) < 2:
+            return [task(item) for item in items]
+        with ThreadPoolExecutor(min(self.parallelism, len(items))) as pool:
+            running = [pool.submit(task, item) for item in items]
+        return [each.result() for each in running]
+
+
 _ROWS_IN_A_PIECE: Final = 1_000_000
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -14,11 +14,14 @@ import pytest
 import omnigraph
 from omnigraph.errors import ConflictError, PreconditionFailed, QueryError
 from omnigraph.graph import Graph
-from omnigraph.language.schema import Schema, parse_schema
+from omnigraph.language.schema import Catalog, Schema, parse_schema
+from omnigraph.language.source import Source
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lagging import follow_schemas
 from omnigraph.manifest.rows import Row
 from omnigraph.manifest.state import ManifestView
+from omnigraph.read.query import QueryOptions
+from omnigraph.write.mutation import run
 from tests.crash import fresh_copy, kill_at, record
 from tests.selection import daily
 from tests.write.evolve.people_graph import BEFORE, head, load, make, people, with_change
@@ -43,15 +46,33 @@ class OvertakenGraph(Graph):
     @property
     def schema(self) -> Schema:
         read = super().schema
+        self.let_it_happen()
+        return read
+
+    def let_it_happen(self) -> None:
         if self.happens is not None:
             action, self.happens = self.happens, None
             action()
-        return read
 
 
 @pytest.fixture
-def graph(tmp_path: Path) -> OvertakenGraph:
-    return OvertakenGraph(make(tmp_path)._manifest, "rw", "tests")
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OvertakenGraph:
+    graph = OvertakenGraph(make(tmp_path)._manifest, "rw", "tests")
+    compile_call = run.compile_call
+
+    def compile_and_let_it_happen(
+        source: str | Path | Source,
+        catalog: Catalog,
+        name: str | None,
+        parameters: Mapping[str, object] | None,
+        query_options: QueryOptions | None,
+    ) -> run.MutationCall:
+        graph.let_it_happen()
+        return compile_call(source, catalog, name, parameters, query_options)
+
+    # A mutation reads the schema with its snapshot.
+    monkeypatch.setattr(run, "compile_call", compile_and_let_it_happen)
+    return graph
 
 
 def overtake(graph: OvertakenGraph, change: str) -> None:

@@ -1,6 +1,15 @@
 """Locks of a graph: one per branch and one for refs, as file locks or as leases."""
 
-from omnigraph.storage.locks.leases import LeaseLost
+from omnigraph.storage.locks.leases import LeaseChain, LeaseLost
 from omnigraph.storage.locks.lock import LOCK_KINDS, HeldLock, LockKind, LockSettings, branch_lock, refs_lock
 
-__all__ = ["LOCK_KINDS", "HeldLock", "LeaseLost", "LockKind", "LockSettings", "branch_lock", "refs_lock"]
+__all__ = [
+    "LOCK_KINDS",
+    "HeldLock",
+    "LeaseChain",
+    "LeaseLost",
+    "LockKind",
+    "LockSettings",
+    "branch_lock",
+    "refs_lock",
+]

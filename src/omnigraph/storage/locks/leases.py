@@ -196,6 +196,31 @@ def _decode_record(seen: RegisterValue | None, ttl: float) -> LeaseRecord:
         return LeaseRecord("", 0, ttl, "an unreadable lease")
 
 
+class LeaseChain:
+    """What a handle on a graph knows about a lease that it held last: the tag that it freed it with.
+
+    A lease that is taken from exactly this tag was held by nobody else since. The holder says with :meth:`vouch` that
+    it left everything in order; without that, and while the lease is held, there is no tag.
+    """
+
+    def __init__(self) -> None:
+        self.tag: str | None = None
+        self._is_vouched = False
+
+    def begin(self) -> str | None:
+        """Return the tag and forget it, when the lease is about to be taken."""
+        tag, self.tag, self._is_vouched = self.tag, None, False
+        return tag
+
+    def vouch(self) -> None:
+        """Say that the holder's work is done and that it knows its result."""
+        self._is_vouched = True
+
+    def end(self, tag: str | None) -> None:
+        """Remember the tag of the freed lease, if its holder vouched for what it left."""
+        self.tag = tag if self._is_vouched else None
+
+
 class Lease:
     """A lease of this process, renewed by a thread from when it is taken until it is released.
 
@@ -203,12 +228,17 @@ class Lease:
     dead stops renewing.
     """
 
-    def __init__(self, register: Register, holder: str, ttl: float) -> None:
+    def __init__(self, register: Register, holder: str, ttl: float, chain: LeaseChain | None = None) -> None:
         self.taken_over = False
         """Whether it was taken from a holder that stopped renewing."""
+        self.continues = False
+        """Whether nobody else held it since the end of the chain."""
+        self._chain = chain or LeaseChain()
         self._register = register
         self._record = LeaseRecord(uuid4().hex, 0, ttl, holder)
         self._tag: str | None = None
+        self._sent = 0.0
+        """When the last request to take it was sent."""
         self._is_taken = False
         self._safe_until = 0.0
         self._trouble: OmniGraphError | None = None
@@ -219,7 +249,8 @@ class Lease:
     def take(self, name: str, wait: LockWait) -> None:
         """Wait for the lease and take it once it is free, or was not renewed for its whole time to live."""
         try:
-            self._wait_and_take(name, wait)
+            if not self._take_again():
+                self._wait_and_take(name, wait)
             self._renewing.start()
         except Exception:
             # It may have been taken although the storage failed; then it expires.
@@ -228,9 +259,22 @@ class Lease:
             self._adopt_own_record()
             raise
 
+    def _take_again(self) -> bool:
+        """Take the lease if nobody else held it since this handle freed it: one request instead of two."""
+        tag = self._chain.begin()
+        if tag is None:
+            return False
+        self._sent = read_clock()
+        taken = self._register.swap(tag, self._record.encode())
+        if taken is None:
+            return False
+        self._mark_taken(taken)
+        self.continues = True
+        return True
+
     def _wait_and_take(self, name: str, wait: LockWait) -> None:
         record = self._record
-        watched, since, sent = "", 0.0, 0.0
+        watched, since = "", 0.0
         waits = backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, record.ttl / _RENEWALS))
         while True:
             read_at = read_clock()
@@ -238,15 +282,15 @@ class Lease:
             current = _decode_record(seen, record.ttl)
             if seen is not None and current.token == record.token:
                 # We took it in the last round and lost only the answer.
-                self._mark_taken(seen.tag, sent)
+                self._mark_taken(seen.tag)
                 return
             tag = None if seen is None else seen.tag
             expired = tag == watched and read_at - since >= current.ttl
             if current.free or expired:
-                sent, self.taken_over = read_clock(), not current.free
+                self._sent, self.taken_over = read_clock(), not current.free
                 taken = self._register.swap(tag, record.encode())
                 if taken is not None:
-                    self._mark_taken(taken, sent)
+                    self._mark_taken(taken)
                     return
             elif tag is not None and tag != watched:
                 watched, since = tag, read_clock()
@@ -255,19 +299,19 @@ class Lease:
                 raise LockTimeout(name, current.holder, wait.waited())
             time.sleep(min(next(waits), wait.remaining()))
 
-    def _mark_taken(self, tag: str, sent: float) -> None:
-        self._tag, self._safe_until, self._is_taken = tag, self._safe_from(sent), True
+    def _mark_taken(self, tag: str) -> None:
+        self._tag, self._safe_until, self._is_taken = tag, self._safe_from(self._sent), True
 
     def _adopt_own_record(self) -> None:
         """After an interrupt, look whether the lease was taken, so that it can be released."""
-        began = read_clock()
+        self._sent = read_clock()
         try:
             seen = self._register.read()
         except OmniGraphError as error:
             _log.warning("lease of %s may be held until it expires: %s", self._record.holder, error)
             return
         if seen is not None and _decode_record(seen, self._record.ttl).token == self._record.token:
-            self._mark_taken(seen.tag, began)
+            self._mark_taken(seen.tag)
 
     def confirm(self) -> None:
         """Raise :class:`LeaseLost` unless there is time for one more durable step."""
@@ -287,7 +331,8 @@ class Lease:
             _log.warning("lease of %s abandoned: it was taken over, or not renewed in time", self._record.holder)
             return
         try:
-            self._swap(replace(self._record, renewal=self._record.renewal + 1, free=True))
+            if self._swap(replace(self._record, renewal=self._record.renewal + 1, free=True)):
+                self._chain.end(self._tag)
         except OmniGraphError as error:
             # The protected work is done; others wait until the lease expires.
             _log.warning("lease of %s not released, it will expire: %s", self._record.holder, error)

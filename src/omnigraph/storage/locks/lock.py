@@ -32,7 +32,7 @@ from omnigraph.deadlines import check_deadline, suspend_deadlines
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks.leases import Lease, LeaseLost, LockWait, backoff, open_register
+from omnigraph.storage.locks.leases import Lease, LeaseChain, LeaseLost, LockWait, backoff, open_register
 from omnigraph.storage.objects import translate_store_errors
 
 _log = logging.getLogger("omnigraph.locks")
@@ -70,6 +70,10 @@ class HeldLock:
     holder: str
     """This process, as other waiters see it."""
     _confirm: Callable[[], None] = field(repr=False)
+    continues: bool = False
+    """Whether nobody else held it since the same handle held it and vouched for what it left. Never with flock."""
+    vouch: Callable[[], None] = field(default=lambda: None, repr=False)
+    """Say that what this lock protects is left in order, and that its state is known to this handle."""
     _pid: int = field(default_factory=os.getpid, repr=False)
 
     def check(self) -> None:
@@ -88,9 +92,11 @@ class HeldLock:
         return replace(self, _confirm=confirm_both)
 
 
-def branch_lock(location: Location, branch: str, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
-    """Take the lock for the commit section of a branch."""
-    return _Lock(location, f"branch:{branch}", settings)
+def branch_lock(
+    location: Location, branch: str, settings: LockSettings = _DEFAULT, chain: LeaseChain | None = None
+) -> AbstractContextManager[HeldLock]:
+    """Take the lock for the commit section of a branch. ``chain`` tells whether others held it meanwhile."""
+    return _Lock(location, f"branch:{branch}", settings, chain)
 
 
 def refs_lock(location: Location, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
@@ -105,10 +111,11 @@ class _Lock(AbstractContextManager[HeldLock]):
     """Those that may be held, the last one first; each can be released at any stage."""
     _resume_deadlines: Callable[[], object] = staticmethod(lambda: None)
 
-    def __init__(self, location: Location, name: str, settings: LockSettings) -> None:
+    def __init__(self, location: Location, name: str, settings: LockSettings, chain: LeaseChain | None = None) -> None:
         self._location = location
         self._name = name
         self._settings = settings
+        self._chain = chain or LeaseChain()
         self._pid = os.getpid()
 
     def __enter__(self) -> HeldLock:
@@ -152,7 +159,7 @@ class _Lock(AbstractContextManager[HeldLock]):
     def _make_process_lock(self) -> _FileLock | _LeaseLock:
         kind = self._settings.kind or ("flock" if self._location.is_local else "lease")
         if kind == "lease":
-            return _LeaseLock(self._location, self._name, self._settings.ttl)
+            return _LeaseLock(self._location, self._name, self._settings.ttl, self._chain)
         if not self._location.is_local:
             raise Unsupported(f"{self._location} has no file locks", hint='choose lock="lease"')
         return _FileLock(self._location, self._name)
@@ -343,15 +350,24 @@ def _confirm_file(file: FileIO, path: Path) -> None:
 class _LeaseLock:
     """A lease on an object store or in a folder."""
 
-    def __init__(self, location: Location, name: str, ttl: float) -> None:
+    def __init__(self, location: Location, name: str, ttl: float, chain: LeaseChain) -> None:
         self._name = name
         self._holder = _describe_holder()
-        self._lease = Lease(open_register(location, f"{_path(name)}.lease"), self._holder, ttl)
+        self._chain = chain
+        self._lease = Lease(open_register(location, f"{_path(name)}.lease"), self._holder, ttl, chain)
 
     def take(self, wait: LockWait) -> HeldLock:
         """Wait for the lease."""
         self._lease.take(self._name, wait)
-        return HeldLock(self._name, "lease", self._lease.taken_over, holder=self._holder, _confirm=self._lease.confirm)
+        return HeldLock(
+            self._name,
+            "lease",
+            self._lease.taken_over,
+            holder=self._holder,
+            _confirm=self._lease.confirm,
+            continues=self._lease.continues,
+            vouch=self._chain.vouch,
+        )
 
     def release(self) -> None:
         """Free the lease, if it is held."""

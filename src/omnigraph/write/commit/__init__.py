@@ -18,7 +18,14 @@ from omnigraph.write.commit.operation import (
     WriteOperation,
 )
 from omnigraph.write.commit.recovery import finish_removals, heal, heal_all, heal_branch, prepare_for_writing
-from omnigraph.write.commit.section import catch_up, check_basis_schema, commit_operation, refuse_repeated, take_basis
+from omnigraph.write.commit.section import (
+    catch_up,
+    check_basis_schema,
+    commit_operation,
+    refuse_repeated,
+    run_on_newest,
+    take_basis,
+)
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows
 from omnigraph.write.commit.table_shape import TableRewrite, TableShape
@@ -56,5 +63,6 @@ __all__ = [
     "refuse_repeated",
     "resolve_key",
     "restore_to_pins",
+    "run_on_newest",
     "take_basis",
 ]

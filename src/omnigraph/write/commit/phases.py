@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic
+from typing import Final, Generic
 
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, OmniGraphError, OutcomeUnknown, StorageError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.values import now_microseconds
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
+from omnigraph.manifest.publisher import BranchState, CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone, WriteKey
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, make_pointer_entry
 from omnigraph.manifest.state import ManifestView
@@ -24,6 +24,7 @@ from omnigraph.storage import table_upkeep
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.durability import SyncFailed
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
+from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLock, LeaseLost
 from omnigraph.storage.staging import StagedChange
 from omnigraph.storage.table import Table
@@ -51,8 +52,13 @@ from omnigraph.write.commit.sidecars import (
     read_sidecar,
 )
 from omnigraph.write.commit.table_heads import RECOVERY_ACTOR
+from omnigraph.write.executor import ThreadExecutor
 
 _log = logging.getLogger("omnigraph")
+
+STORE_THREADS: Final = 16
+LOCAL_THREADS: Final = 1
+"""A commit on a local disk takes a millisecond or two, mostly of the processor: threads do not pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +126,24 @@ class _StagedTable:
 
 
 def run_phases(
-    section: CommitSection[Outcome], view: ManifestView, owned: Mapping[str, Table]
+    section: CommitSection[Outcome], state: BranchState, owned: Mapping[str, Table]
 ) -> CommitResult[Outcome]:
     """Commit the tables and publish them. ``owned`` are the tables of the branch, which are at their pins."""
-    attempt, outcome = section.attempt, section.prepared.outcome
+    attempt, outcome, view = section.attempt, section.prepared.outcome, state.view
     staged_tables = _stage_tables(section, view, owned)
     written = frozenset(each.pin.table_key for each in staged_tables)
     if not staged_tables:
-        return _publish_alone(section, view) if section.prepared.has_manifest_changes else CommitResult(None, outcome)
+        return _publish_alone(section, state) if section.prepared.has_manifest_changes else CommitResult(None, outcome)
     sidecar = _build_sidecar(section, view, staged_tables)
     section.held.check()
     put_sidecar(attempt.manifest.objects, sidecar)  # phase A
     try:
-        committed = [_commit_table(section, each) for each in staged_tables]  # phase B
+        committed = _commit_tables(section, staged_tables)  # phase B
         updates = [
             make_entry(attempt.manifest, each.pin, table) for each, table in zip(staged_tables, committed, strict=True)
         ]
         sidecar = _confirm_merge(section, sidecar, updates)
-        published = _publish(section, view, updates)  # phase C
+        published = _publish(section, state, updates)  # phase C
     except LeaseLost as lost:
         raise OutcomeUnknown(attempt.commit_id, f"the lock was lost in the middle of a commit: {lost}") from lost
     except SyncFailed as failed:
@@ -157,7 +163,10 @@ def run_phases(
         _give_up(section, sidecar)
         raise AlreadyCommitted(published.commit)
     if published.commit.actor != RECOVERY_ACTOR or attempt.options.actor == RECOVERY_ACTOR:
-        _clear_sidecar(section, sidecar)  # phase D
+        is_cleared = _clear_sidecar(section, sidecar)  # phase D
+        if is_cleared and published.status == "published":
+            attempt.manifest.keep_committed(published.view, committed)
+            section.held.vouch()
     crowded = [
         each.pin.table_key
         for each, table in zip(staged_tables, committed, strict=True)
@@ -255,9 +264,30 @@ def _build_sidecar(section: CommitSection[Outcome], view: ManifestView, staged_t
 # --------------------------------------------------------------------------------------------- phase B
 
 
-def _commit_table(section: CommitSection[Outcome], staged_table: _StagedTable) -> Table:
-    section.held.check()
-    return tables.commit(staged_table.table, staged_table.staged, section.attempt.operation_id)
+def choose_executor(location: Location) -> ThreadExecutor:
+    """Return what looks at tables and commits them: on an object store side by side, since each waits for requests."""
+    return ThreadExecutor(LOCAL_THREADS if location.is_local else STORE_THREADS)
+
+
+def _commit_tables(section: CommitSection[Outcome], staged_tables: list[_StagedTable]) -> list[Table]:
+    """Commit the tables in any order. Whatever subset of them a crash leaves, recovery knows by their transactions."""
+    lost: list[LeaseLost] = []
+
+    def commit(each: _StagedTable) -> Table:
+        try:
+            section.held.check()
+        except LeaseLost as error:
+            lost.append(error)
+            raise
+        return tables.commit(each.table, each.staged, section.attempt.operation_id)
+
+    try:
+        return choose_executor(section.attempt.manifest.location).run(commit, staged_tables)
+    except Exception as error:
+        if lost:
+            # It outweighs other failures: without the lock nothing may be rolled back.
+            raise lost[0] from error
+        raise
 
 
 def _confirm_merge(section: CommitSection[Outcome], sidecar: Sidecar, updates: list[TableVersion]) -> Sidecar:
@@ -277,7 +307,7 @@ def _confirm_merge(section: CommitSection[Outcome], sidecar: Sidecar, updates: l
 # --------------------------------------------------------------------------------------------- phase C
 
 
-def _publish(section: CommitSection[Outcome], view: ManifestView, updates: list[TableVersion]) -> PublishResult:
+def _publish(section: CommitSection[Outcome], state: BranchState, updates: list[TableVersion]) -> PublishResult:
     attempt, options, prepared = section.attempt, section.attempt.options, section.prepared
     schema = prepared.schema
     request = PublishRequest(
@@ -293,24 +323,24 @@ def _publish(section: CommitSection[Outcome], view: ManifestView, updates: list[
         ),
         registrations=tuple(Registration(each.table_key, each.location) for each in prepared.created),
         updates=(*updates, *(make_pointer_entry(attempt.manifest, pin) for pin in prepared.adopted)),
-        tombstones=section.list_tombstones(view),
+        tombstones=section.list_tombstones(state.view),
         schema_basis=section.basis.read_under,
         new_schema=None if schema is None else schema.schema_ir_hash,
         replaces_schema=None if schema is None else schema.replaces,
-        expected=section.list_expected_versions(view),
+        expected=section.list_expected_versions(state.view),
         if_commit=options.if_commit,
         incarnation=attempt.incarnation,
     )
-    published = publish(attempt.manifest, section.held, options.branch, request)
+    published = publish(attempt.manifest, section.held, options.branch, request, state)
     assert published is not None
     return published
 
 
-def _publish_alone(section: CommitSection[Outcome], view: ManifestView) -> CommitResult[Outcome]:
+def _publish_alone(section: CommitSection[Outcome], state: BranchState) -> CommitResult[Outcome]:
     """Publish without table commits. That is one atomic write and needs no sidecar."""
     attempt = section.attempt
     try:
-        published = _publish(section, view, [])
+        published = _publish(section, state, [])
     except SyncFailed as failed:
         raise OutcomeUnknown(attempt.commit_id, f"the commit may not be on the disk: {failed}") from failed
     except (LeaseLost, StorageError) as error:
@@ -326,15 +356,18 @@ def _publish_alone(section: CommitSection[Outcome], view: ManifestView) -> Commi
 # --------------------------------------------------------------------------------------------- phase D
 
 
-def _clear_sidecar(section: CommitSection[Outcome], sidecar: Sidecar) -> None:
+def _clear_sidecar(section: CommitSection[Outcome], sidecar: Sidecar) -> bool:
+    """Delete the sidecar, and return whether that was done."""
     if sidecar.removals:
         # What is left to do needs another lock.
-        return
+        return False
     try:
         delete_sidecar(section.attempt.manifest.objects, sidecar)
     except OmniGraphError as error:
         # The commit is durable, so this is no failure. The next writer deletes the sidecar.
         _log.warning("the sidecar of commit %s could not be removed yet: %s", sidecar.commit_id, error)
+        return False
+    return True
 
 
 # --------------------------------------------------------------------------------------------- failure in phase B or C

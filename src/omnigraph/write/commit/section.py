@@ -8,20 +8,35 @@ protocol, which also exists as a model that is checked: change the model first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.errors import ConflictError, ExpectedVersionMismatch, HistoryGone, StorageError, ValidationError
+from omnigraph.errors import (
+    ConflictError,
+    ExpectedVersionMismatch,
+    HistoryGone,
+    LimitError,
+    LockTimeout,
+    OmniGraphError,
+    OutcomeUnknown,
+    StorageError,
+    ValidationError,
+)
 from omnigraph.late_imports import LateModule
 from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.publisher import CommitIntent, check_if_commit, find_repeated
-from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.publisher import (
+    BranchState,
+    CommitIntent,
+    check_if_commit,
+    find_repeated,
+    read_branch_state,
+)
+from omnigraph.manifest.references import assume_snapshot, take_snapshot
 from omnigraph.manifest.rows import MAIN, SchemaHead, make_ulid
-from omnigraph.manifest.snapshot import Snapshot, list_pins, open_pin
+from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.staging import StagedChange
@@ -36,12 +51,12 @@ from omnigraph.write.commit.operation import (
     TableChange,
     WriteOperation,
 )
-from omnigraph.write.commit.phases import CommitAttempt, CommitSection, run_phases
+from omnigraph.write.commit.phases import CommitAttempt, CommitSection, choose_executor, run_phases
 from omnigraph.write.commit.power_cuts import open_whole_head
 from omnigraph.write.commit.recovery import ROUNDS, heal, heal_branch
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.commit.table_heads import TableHead, has_same_rows, read_unpublished_commits
-from omnigraph.write.executor import LOCAL, Executor
+from omnigraph.write.executor import LOCAL, Executor, ThreadExecutor
 
 if TYPE_CHECKING:
     from omnigraph.write.commit import authorization
@@ -59,6 +74,7 @@ __all__ = [
     "WriteOperation",
     "catch_up",
     "commit_operation",
+    "run_on_newest",
 ]
 
 VALIDATION_ROUNDS: Final = 4
@@ -78,14 +94,14 @@ def commit_operation(
 ) -> CommitResult[Outcome]:
     """Execute an operation and publish it as one commit, or change nothing.
 
-    The operation starts on ``first_basis``, or else on the newest snapshot. ``executor`` brings the rows of a lagging
-    branch to the current schema before. Raise ``AlreadyCommitted`` for a repetition.
+    The operation starts on ``first_basis``, or else on the newest snapshot, after healing. ``executor`` brings the rows
+    of a lagging branch to the current schema before. Raise ``AlreadyCommitted`` for a repetition.
     """
     refuse_repeated(manifest, options)
-    if first_basis is not None:
-        _refuse_overtaken(first_basis, manifest.current_schema())
     try:
-        result = _commit_on_current_schema(manifest, operation, catch_up(manifest, options, executor), first_basis)
+        if first_basis is None or first_basis.lag is not None:
+            options, first_basis = catch_up(manifest, options, executor), None
+        result = _commit_on_current_schema(manifest, operation, options, first_basis)
     except (ConflictError, ValidationError) as error:
         # What stands in the way may be our own: a repetition at the same time may have committed first.
         try:
@@ -108,6 +124,29 @@ def refuse_repeated(manifest: Manifest, options: CommitOptions, *, can_heal: boo
     earlier = find_repeated(manifest.view(options.branch, with_lineage=True), options.txn, options.key)
     if earlier is not None:
         raise AlreadyCommitted(earlier)
+
+
+def run_on_newest(
+    manifest: Manifest, branch: str, run: Callable[[Snapshot], CommitResult[Outcome]]
+) -> CommitResult[Outcome]:
+    """Run a write on the newest snapshot of a branch, without a look if this handle wrote last, as far as it knows.
+
+    A commit proves that it was so, since the lock tells. Without one the snapshot is compared with the newest, and the
+    write runs again if there is a newer one.
+    """
+    assumed = assume_snapshot(manifest, branch)
+    if assumed is not None:
+        try:
+            result = run(assumed)
+            if result.commit is not None or take_snapshot(manifest, branch) is assumed:
+                return result
+        except (OutcomeUnknown, LockTimeout, LimitError):
+            raise
+        except OmniGraphError:
+            if take_snapshot(manifest, branch) is assumed:
+                raise
+    heal_branch(manifest, branch)
+    return run(take_snapshot(manifest, branch))
 
 
 def catch_up(manifest: Manifest, options: CommitOptions, executor: Executor = LOCAL) -> CommitOptions:
@@ -134,8 +173,10 @@ def catch_up(manifest: Manifest, options: CommitOptions, executor: Executor = LO
 def _commit_on_current_schema(
     manifest: Manifest, operation: WriteOperation[Outcome], options: CommitOptions, first_basis: Snapshot | None
 ) -> CommitResult[Outcome]:
-    heal_branch(manifest, options.branch)
-    attempt = _begin_attempt(manifest, operation, options)
+    if first_basis is None:
+        heal_branch(manifest, options.branch)
+    attempt = _begin_attempt(manifest, operation, options, first_basis)
+    chain = manifest.lease_chains[options.branch]
     for round_ in range(VALIDATION_ROUNDS):
         # Step 0: execute, validate and stage, without the lock.
         basis = first_basis if first_basis and round_ == 0 else _take_basis_for(attempt)
@@ -153,22 +194,23 @@ def _commit_on_current_schema(
         is_last_round = round_ == VALIDATION_ROUNDS - 1
         with (
             _lock_refs(attempt, prepared, is_last_round=is_last_round) as refs,
-            branch_lock(manifest.location, options.branch, manifest.locks) as own,
+            branch_lock(manifest.location, options.branch, manifest.locks, chain) as own,
         ):
             held = own if refs is None else own.joined_with(refs)
-            heal(manifest, held, options.branch)
+            state = _read_state_under_lock(manifest, held, options.branch)
             section = CommitSection(attempt, held, basis, prepared, staged)
-            result = _commit_under_lock(section, is_last_round=is_last_round)
+            result = _commit_under_lock(section, state, is_last_round=is_last_round)
         if result is not None:
             return result
     raise AssertionError("the last round decides under the lock")
 
 
 def _begin_attempt(
-    manifest: Manifest, operation: WriteOperation[Outcome], options: CommitOptions
+    manifest: Manifest, operation: WriteOperation[Outcome], options: CommitOptions, first_basis: Snapshot | None
 ) -> CommitAttempt[Outcome]:
     """Mint the ids of the commit and remember which incarnation of the branch it is for."""
-    incarnation = manifest.read_incarnation(options.branch)
+    assumed = None if first_basis is None else manifest.assume_view(options.branch)
+    incarnation = manifest.read_incarnation(options.branch) if assumed is None else assumed.incarnation
     if options.incarnation not in (None, incarnation):
         raise _make_recreated_error(options)
     return CommitAttempt(manifest, operation, options, make_ulid(), make_ulid(), incarnation)
@@ -236,10 +278,8 @@ def _stage_owned_tables(
 
     # On an object store even a small change waits for requests, so threads pay there.
     is_cheap = attempt.manifest.location.is_local and all(change.is_small for change in owned)
-    if len(owned) < 2 or is_cheap:
-        return {**created, **{change.table_key: stage(change) for change in owned}}
-    with ThreadPoolExecutor(min(len(owned), _STAGING_THREADS)) as pool:
-        return {**created, **dict(zip((change.table_key for change in owned), pool.map(stage, owned), strict=True))}
+    staged = ThreadExecutor(1 if is_cheap else _STAGING_THREADS).run(stage, owned)
+    return {**created, **dict(zip((change.table_key for change in owned), staged, strict=True))}
 
 
 def _authorize(attempt: CommitAttempt[Outcome], prepared: PreparedWrite[Outcome]) -> None:
@@ -287,14 +327,31 @@ def _lock_refs(
     return refs_lock(attempt.manifest.location, attempt.manifest.locks) if is_needed else nullcontext()
 
 
-def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) -> CommitResult[Outcome] | None:
+def _read_state_under_lock(manifest: Manifest, held: HeldLock, branch: str) -> BranchState:
+    """Finish what dead writers left, and read the manifest, unless the lock proves that this handle knows its state.
+
+    A schema change can leave work for the next writer of any branch, so a branch looks at main in any case.
+    """
+    known, main = manifest.cached_view(branch), manifest.cached_view(MAIN)
+    if held.continues and known is not None and known.lineage is not None:
+        if branch == MAIN:
+            return BranchState(known, known.tables.schema_head)
+        if main is not None and manifest.view(MAIN) is main:
+            return BranchState(known, main.tables.schema_head)
+    heal(manifest, held, branch)
+    return read_branch_state(manifest, branch)
+
+
+def _commit_under_lock(
+    section: CommitSection[Outcome], state: BranchState, *, is_last_round: bool
+) -> CommitResult[Outcome] | None:
     """Run the commit section once. None: the read set moved, so the operation must run again on a new snapshot."""
     attempt, held = section.attempt, section.held
-    for _ in range(ROUNDS):
-        view = attempt.manifest.writable_view(attempt.options.branch)
+    for round_ in range(ROUNDS):
+        view = state.view
         audit_discarded_drift(attempt.manifest, held, view)
         # Step 2: compare the branch, txn, key, if_commit and the read set with the manifest.
-        _check_preconditions(section, view)
+        _check_preconditions(section, state)
         section = _drop_stale_upkeep(section, view)
         if _has_read_set_moved(section, view):
             if not is_last_round:
@@ -305,19 +362,23 @@ def _commit_under_lock(section: CommitSection[Outcome], *, is_last_round: bool) 
                 return CommitResult(None, section.prepared.outcome)
         # Step 3: HEAD of each written table must equal its pin. After restoring drift, start again at step 2.
         heads = _read_owned_heads(section, view)
-        if not discard_drift(attempt.manifest, held, attempt.options.branch, heads):
+        if held.continues and round_ == 0 and any(each.unpublished for each in heads):
+            # A writer without the lock, release 0.8 or one that woke up late: look at everything.
+            heal(attempt.manifest, held, attempt.options.branch)
+        elif not discard_drift(attempt.manifest, held, attempt.options.branch, heads):
             # Step 4: phases A to D. Adopted versions are there until the publish: cleanup waits for the refs lock.
             for pin in section.prepared.adopted:
                 open_pin(attempt.manifest, pin)
             guard = section.prepared.guard
             with nullcontext() if guard is None else guard(held):
-                return run_phases(section, view, {each.pin.table_key: each.head for each in heads})
+                return run_phases(section, state, {each.pin.table_key: each.head for each in heads})
+        state = read_branch_state(attempt.manifest, attempt.options.branch)
     raise ConflictError("the tables of this write kept moving without being published", hint="retry")
 
 
-def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) -> None:
+def _check_preconditions(section: CommitSection[Outcome], state: BranchState) -> None:
     """Check the incarnation of the branch, ``txn`` and key, ``if_commit`` and the schema."""
-    options = section.attempt.options
+    options, view = section.attempt.options, state.view
     if _is_branch_recreated(section, view):
         raise _make_recreated_error(options)
     earlier = find_repeated(view, options.txn, options.key)
@@ -325,9 +386,7 @@ def _check_preconditions(section: CommitSection[Outcome], view: ManifestView) ->
         raise AlreadyCommitted(earlier)
     check_if_commit(view, options.if_commit)
     if section.attempt.operation.kind is not WriterKind.SCHEMA_APPLY:
-        on_main = options.branch == MAIN
-        current = view.tables.schema_head if on_main else section.attempt.manifest.current_schema()
-        _refuse_overtaken(section.basis, current)
+        _refuse_overtaken(section.basis, state.schema)
 
 
 def _refuse_overtaken(basis: Snapshot, current: SchemaHead | None) -> None:
@@ -420,15 +479,16 @@ def _prepare_again(section: CommitSection[Outcome]) -> CommitSection[Outcome]:
 def _read_owned_heads(section: CommitSection[Outcome], view: ManifestView) -> list[TableHead]:
     """Read HEAD of each written table that the branch owns."""
     manifest, pins = section.attempt.manifest, list_pins(view)
-    heads: list[TableHead] = []
-    for table_key in section.written_tables:
-        pin = pins[table_key]
-        if (pin.branch or MAIN) == section.attempt.options.branch:
-            is_open = section.basis.pins.get(table_key) == pin
-            pinned = section.basis.table(table_key) if is_open else open_pin(manifest, pin)
-            try:
-                head = pinned.refresh()
-            except StorageError:
-                head = open_whole_head(manifest, section.held, pin, pin.branch)
-            heads.append(TableHead(pin, head, read_unpublished_commits(head, pin)))
-    return heads
+    written = [pins[table_key] for table_key in section.written_tables]
+    owned = [pin for pin in written if (pin.branch or MAIN) == section.attempt.options.branch]
+
+    def read_head(pin: Pin) -> TableHead:
+        is_open = section.basis.pins.get(pin.table_key) == pin
+        pinned = section.basis.table(pin.table_key) if is_open else open_pin(manifest, pin)
+        try:
+            head = pinned.refresh()
+        except StorageError:
+            head = open_whole_head(manifest, section.held, pin, pin.branch)
+        return TableHead(pin, head, read_unpublished_commits(head, pin))
+
+    return choose_executor(manifest.location).run(read_head, owned)

@@ -21,9 +21,10 @@ from omnigraph.errors import (
 )
 from omnigraph.language.query import CompiledQuery, InsertEdge, InsertNode, TypedMutation, compile_query
 from omnigraph.language.query.plan import tables_of
-from omnigraph.language.schema import Catalog, Schema
+from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.values import ConstantValue, now_milliseconds
+from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.rows import CommitRecord
@@ -40,6 +41,7 @@ from omnigraph.write.commit import (
     TableChange,
     WriterKind,
     commit_operation,
+    run_on_newest,
 )
 from omnigraph.write.mutation.staging import StagingArea
 from omnigraph.write.mutation.statement_rows import MAX_VIOLATIONS, StatementRows, make_violation_error
@@ -165,7 +167,6 @@ def compile_call(
 
 def mutate(
     manifest: Manifest,
-    schema: Schema,
     source: str | Path | Source,
     name: str | None,
     parameters: Mapping[str, object] | None,
@@ -174,14 +175,18 @@ def mutate(
     read_match: MatchReader = read_columns,
 ) -> MutationResult:
     """Compile a mutation and run it as one commit. ``query_options`` say how its match runs."""
-    call = compile_call(source, schema.catalog, name, parameters, query_options)
-    keeps_txn = commit_options.txn is not None
-    operation = MutationOperation(schema.catalog, (call,), read_match=read_match, keeps_txn=keeps_txn)
+
+    def run_on(basis: Snapshot) -> CommitResult[AffectedCounts]:
+        schema = load_schema_of(manifest, basis.schema_ir_hash)
+        call = compile_call(source, schema.catalog, name, parameters, query_options)
+        keeps_txn = commit_options.txn is not None
+        operation = MutationOperation(schema.catalog, (call,), read_match=read_match, keeps_txn=keeps_txn)
+        return commit_operation(manifest, operation, replace(commit_options, schema_ir_hash=schema.hash), basis)
+
     try:
-        result = commit_operation(manifest, operation, replace(commit_options, schema_ir_hash=schema.hash))
+        return to_mutation_result(run_on_newest(manifest, commit_options.branch, run_on))
     except AlreadyCommitted as earlier:
         return to_replayed_mutation(earlier.commit)
-    return to_mutation_result(result)
 
 
 def retry_on_conflict(attempt: Callable[[], Outcome], retries: int) -> Outcome:

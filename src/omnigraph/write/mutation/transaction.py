@@ -23,6 +23,7 @@ from omnigraph.write.commit import (
     CommitOptions,
     catch_up,
     commit_operation,
+    heal_branch,
     refuse_repeated,
     take_basis,
 )
@@ -108,8 +109,9 @@ class Transaction:
         if self._progress is not None or self.result is not None:
             raise ParameterError("the transaction was already used", hint="call g.transaction() for another one")
         with self._deadlines.observe():
+            heal_branch(self._manifest, self._commit_options.branch)
             try:
-                refuse_repeated(self._manifest, self._commit_options)
+                refuse_repeated(self._manifest, self._commit_options, can_heal=False)
             except AlreadyCommitted as earlier:
                 self._earlier = earlier.commit
             else:
