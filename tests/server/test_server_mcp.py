@@ -101,6 +101,8 @@ def test_an_agent_explores_proposes_on_a_branch_and_shows_the_difference(client:
     entity = call(client, "graph_entity", type="Person", id="ann")["structuredContent"]
     assert {"edge": "Knows", "direction": "out", "count": 2} in entity["degrees"]
     assert len(call(client, "graph_neighbors", type="Person", id="ann")["structuredContent"]["edges"]) == 3
+    past = call(client, "graph_history", type="Person", id="ann")["structuredContent"]["entries"]
+    assert [each["op"] for each in past] == ["inserted"]
     call(client, "graph_branch_create", name="review/1")
     change = {"query": ADD, "params": {"n": "bonn"}, "branch": "review/1", "message": "asked for", "key": "k-1"}
     made = call(client, "graph_mutate", **change)

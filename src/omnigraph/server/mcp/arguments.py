@@ -99,6 +99,13 @@ class NeighborArguments(PlaceArguments):
     offset: _Offset = 0
 
 
+class HistoryArguments(EntityArguments):
+    """The past of one node or edge."""
+
+    limit: Annotated[int, Field(ge=1, le=50, description="at most so many changes")] = 20
+    before: Annotated[str | None, Field(description="go on after this commit: 'next' of the page before")] = None
+
+
 class CommitsArguments(RequestModel):
     """Commits of a branch."""
 

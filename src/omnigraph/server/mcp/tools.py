@@ -17,6 +17,7 @@ from omnigraph.server.mcp.arguments import (
     DiffArguments,
     EntityArguments,
     ExplainArguments,
+    HistoryArguments,
     LoadArguments,
     MergeArguments,
     MutateArguments,
@@ -189,6 +190,14 @@ TOOLS: Final[Sequence[GraphTool[Any]]] = (
         Action.READ,
         _get("entity/neighbors"),
         {"edges": _OBJECTS, "nodes": _OBJECTS, "next": {"type": ["object", "null"]}},
+    ),
+    GraphTool(
+        "graph_history",
+        "List the commits that changed one node or edge, newest first, with its properties before and after.",
+        HistoryArguments,
+        Action.READ,
+        _get("entity/history"),
+        {"entries": _OBJECTS, "next": _COMMIT},
     ),
     GraphTool(
         "graph_branches",
