@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
-from omnigraph.errors import Json, ReadOnly, Unsupported
+from omnigraph.errors import Json, OutcomeUnknown, ReadOnly, ServerUnavailable, Unsupported
 from omnigraph.graph import Graph, Mode
 from omnigraph.language.schema import STRICTER_THAN_0_8, Schema, parse_schema
 from omnigraph.language.source import Source
@@ -89,8 +89,17 @@ class RemoteBase(Graph):
         return to_snapshot_of_wire(found, str(found.get("branch") or branch), shown, self._schema_of)
 
     def _commit_of(self, answer: Fields) -> Commit | None:
+        """Return the commit that a write has made."""
         commit = answer.get("commit")
-        return None if commit is None else self._find_commit_by_id(str(commit))
+        if commit is None:
+            return None
+        try:
+            return self._find_commit_by_id(str(commit))
+        except ServerUnavailable as error:
+            # As of a server that stops after its last write.
+            raise OutcomeUnknown(
+                str(commit), f"it is committed, but the server cannot be asked more: {error}"
+            ) from error
 
     def _write(self, path: str, body: Mapping[str, Json], key: Key = None, method: str = "POST") -> Fields:
         """Send a write that keeps a key: the given one, or one of its own."""
