@@ -84,8 +84,8 @@ def _write_rule(rule: Rule, action: Action, graph_id: str) -> Iterator[str]:
     unless = "" if rule.excepted is None else _match_actors(rule.excepted)
     yield _write_policy(rule.id, effect, head, str(action), _write_condition(rule, action, graph_id), unless)
     if rule.grants:
-        names = _list_entities("Query", graph_id, rule.queries or ())
-        condition = f"resource in {names} && ({_write_scope(rule, 'branch')})"
+        names = _match_names("Query", graph_id, rule.queries or ())
+        condition = f"{names} && ({_write_scope(rule, 'branch')})"
         yield _write_policy(rule.id, "permit", head, GRANT_ACTION, condition, unless)
 
 
@@ -99,7 +99,7 @@ def _write_condition(rule: Rule, action: Action, graph_id: str) -> str:
     if action in SERVER_ACTIONS or action is Action.TAG:
         return "true"
     if action is Action.INVOKE_QUERY:
-        named = "true" if rule.queries is None else f"resource in {_list_entities('Query', graph_id, rule.queries)}"
+        named = "true" if rule.queries is None else _match_names("Query", graph_id, rule.queries)
         on_graph = "true" if is_permit or rule.queries is None else "false"
         return f"(resource is Graph && {on_graph}) || (resource is Query && {named})"
     scope = _write_scope(rule, "branch" if action in BRANCH_ACTIONS else "target_branch")
@@ -108,7 +108,7 @@ def _write_condition(rule: Rule, action: Action, graph_id: str) -> str:
     on_branch = "true" if is_permit or rule.types is None else "false"
     parts = [f"(resource is Graph && {on_graph})", f"(resource is Branch && {on_branch} && ({scope}))"]
     if action in BRANCH_ACTIONS:
-        named = "true" if rule.types is None else f"resource in {_list_entities('Type', graph_id, rule.types)}"
+        named = "true" if rule.types is None else _match_names("Type", graph_id, rule.types)
         parts.append(f"(resource is Type && {named} && ({scope}))")
     return " || ".join(parts)
 
@@ -132,9 +132,12 @@ def _match_actors(actors: ActorSet) -> str:
     return "true" if actors.actor is None else f"principal == Actor::{quote(actors.actor)}"
 
 
-def _list_entities(kind: str, graph_id: str, names: tuple[str, ...]) -> str:
+def _match_names(kind: str, graph_id: str, names: tuple[str, ...]) -> str:
+    """Return the condition that the resource is one of some. Cedar has no empty sets."""
+    if not names:
+        return "false"
     entities = [f"{kind}::{quote(graph_id + '/' + name)}" for name in names]
-    return f"[{', '.join(entities)}]"
+    return f"resource in [{', '.join(entities)}]"
 
 
 def _write_policy(rule: str, effect: str, head: str, action: str, when: str, unless: str = "") -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -33,8 +32,6 @@ _KEYS: Final = (
     "bind",
     "public_url",
     "hosts",
-    "cors",
-    "trusted_proxies",
     "tokens",
     "server_policy",
     "audit",
@@ -80,8 +77,6 @@ class _ConfigReader:
         return ServerSettings(
             server_policy=server_policy,
             server_policy_file=server_policy_file,
-            cors=self._read_origins(found.get("cors")),
-            trusted_proxies=self._read_networks(found.get("trusted_proxies")),
             graphs=self._read_graphs(found.get("graphs")),
             bind=self._read_bind(found.get("bind")),
             tokens=self._read_path(found.get("tokens"), "tokens"),
@@ -157,28 +152,6 @@ class _ConfigReader:
         except (NotFound, ParameterError, Unsupported) as error:
             self._add_wrong(node, str(error))
         return None, path
-
-    def _read_origins(self, node: Node | None) -> tuple[str, ...]:
-        texts = self._read_texts(node, "cors")
-        for each, text in texts:
-            found = urlsplit(text)
-            if found.scheme not in ("http", "https") or not found.hostname or found.path or found.query:
-                self._add_wrong(each, f"'{text}' is no origin such as https://app.example.org")
-        return tuple(text for _, text in texts)
-
-    def _read_networks(self, node: Node | None) -> tuple[str, ...]:
-        texts = self._read_texts(node, "trusted_proxies")
-        for each, text in texts:
-            try:
-                ip_network(text)
-            except ValueError:
-                self._add_wrong(each, f"'{text}' is no address or network such as 10.0.0.0/8")
-        return tuple(text for _, text in texts)
-
-    def _read_texts(self, node: Node | None, what: str) -> list[tuple[Node, str]]:
-        nodes = [] if node is None else list(self.yaml.read_items(node, what))
-        found = [(each, self.yaml.read_text(each, f"an entry of {what}")) for each in nodes]
-        return [(each, text.value) for each, text in found if text is not None]
 
     def _read_audit(self, node: Node | None) -> Path | None:
         found = {} if node is None else self.yaml.read_fields(node, "audit", ("file",), ("file",))

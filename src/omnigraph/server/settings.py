@@ -40,8 +40,6 @@ class Limits:
     load_ratio: int = 200
     """Decoded bytes for each byte that was sent."""
     json_depth: int = 64
-    line_bytes: int = 8 * _MIB
-    """Of one line of a load."""
     read_threads: int = 2 * (os.cpu_count() or 1) + 4
     write_threads: int = 8
     actor_reads: int = 16
@@ -114,10 +112,6 @@ class ServerSettings:
     server_policy: Policy | None = None
     """Who may list the graphs, and administer the server."""
     server_policy_file: Path | None = None
-    cors: tuple[str, ...] = ()
-    """The origins whose pages may use this server from a browser, beside its own."""
-    trusted_proxies: tuple[str, ...] = ()
-    """The addresses and networks whose X-Forwarded-For counts."""
 
     @property
     def address(self) -> tuple[str, int]:
