@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Four workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
 PYTEST := $(BIN)/pytest -n 4
 
-.PHONY: demo test test-all test-fast lint bench docs openapi clean
+.PHONY: demo test test-all test-fast lint bench docs openapi ui test-ui clean
 
 demo: $(INSTALLED)  ## The main job, end to end, on the example project
 	$(BIN)/python examples/demo.py
@@ -48,5 +48,16 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev,docs]"
 	touch $@
 
+ui: ui/node_modules  ## Build the web page into the package; needs node, which users of the wheel do not
+	cd ui && npx tsc --noEmit && node build.mjs
+
+test-ui: ui/node_modules $(INSTALLED)  ## The page in a real browser, and that its bundle can be built again to the byte
+	cd ui && node build.mjs "$$(pwd)/node_modules/.rebuilt" > /dev/null && diff -r node_modules/.rebuilt ../src/omnigraph/server/static
+	$(BIN)/pytest tests/page
+
+ui/node_modules: ui/package-lock.json
+	cd ui && npm ci --ignore-scripts --no-audit --no-fund
+	touch $@
+
 clean:
-	rm -rf $(VENV) site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site ui/node_modules .pytest_cache .ruff_cache .hypothesis

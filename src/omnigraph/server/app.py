@@ -25,6 +25,7 @@ from omnigraph.server.errors import ErrorContext, RequestError
 from omnigraph.server.hosting import Hosting, ServerState
 from omnigraph.server.mcp import McpResponse, connect_app, make_tool_server
 from omnigraph.server.openapi import describe_mcp, describe_route, describe_server
+from omnigraph.server.page import is_page_path, serve_asset, serve_page
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.routes.about import WIRE_VERSION
@@ -48,6 +49,7 @@ def build_app(hosting: Hosting) -> ASGIApp:
     """Build the application that serves a state."""
     app = make_described_app()
     add_routes(app, hosting)
+    _add_page(app)
     app.add_exception_handler(HTTPException, _make_http_error_handler(app))
     return RequestFrame(app, hosting)
 
@@ -75,6 +77,12 @@ def add_routes(app: FastAPI, hosting: Hosting) -> None:
             app.add_api_route(route.path, endpoint, methods=["HEAD"], include_in_schema=False)
     app.add_api_route(MCP_PATH, _make_mcp_endpoint(app, hosting), methods=["POST"], **describe_mcp())
     describe_server(app)
+
+
+def _add_page(app: FastAPI) -> None:
+    app.add_route("/", serve_page, ["GET"], include_in_schema=False)
+    app.add_route("/ui/{path:path}", serve_page, ["GET"], include_in_schema=False)
+    app.add_route("/assets/{file}", serve_asset, ["GET"], include_in_schema=False)
 
 
 def _make_endpoint(route: Route, hosting: Hosting) -> Callable[[Request], Awaitable[Response]]:
@@ -227,7 +235,7 @@ def _check_origin(request: Request, hosts: Sequence[str]) -> None:
 def _authenticate(request: Request, state: ServerState) -> Token | None:
     if state.everybody is not None:
         return state.everybody
-    if request.scope["path"] in _PUBLIC:
+    if request.scope["path"] in _PUBLIC or is_page_path(request.scope["path"]):
         return None
     address = request.client.host if request.client else ""
     admission = state.admission

@@ -1,0 +1,1 @@
+function t(e){return{branch:e.search.get("branch")||"main",at:e.search.get("at")||null}}function n({branch:e,at:r}){return{branch:e,at:r}}function o({branch:e,at:r}){return`${e}@${r??""}`}function m({branch:e,at:r}){return r??e}export{t as a,n as b,o as c,m as d};

@@ -1,0 +1,155 @@
+"""A real server on the evidence example, and a real browser that looks at it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+import omnigraph as og
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+EVIDENCE = Path(__file__).parent.parent.parent / "examples" / "evidence"
+RETITLE = "query t($trial: String, $title: String) { update Trial set { title: $title } where code = $trial }"
+TOKENS = {"reader": "read", "curator": "write", "boss": "admin"}
+
+
+def find_browser() -> str | None:
+    """The browser of OMNIGRAPH_BROWSER, or a Chromium on the path."""
+    named = os.environ.get("OMNIGRAPH_BROWSER")
+    return named or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A served graph: where it is, and a token for each kind of user."""
+
+    url: str
+    graph: Path
+    tokens: dict[str, str]
+
+    def view(self, rest: str = "") -> str:
+        return f"{self.url}/ui/brain{rest}"
+
+
+def make_graph(folder: Path) -> Path:
+    """The evidence with two curators' branches that conflict in two trials."""
+    path = folder / "brain.og"
+    graph = og.init(path, EVIDENCE / "evidence.pg", actor="act-ines")
+    graph.load(EVIDENCE / "evidence.jsonl", message="the evidence so far")
+    graph.create_branch("review/june")
+    for branch, title in (("review/june", "A title of june"), ("main", "A title of main")):
+        for trial in ("tri-101", "tri-102"):
+            graph.mutate(
+                RETITLE, params={"trial": trial, "title": title}, branch=branch, message=f"{trial} gets a title"
+            )
+    graph.mutate(
+        'query c() { insert Compound { code: "cmp-900", name: "<b>Nova</b>", family: "peptide" } }',
+        branch="review/june",
+        message="a new compound",
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    path = make_graph(folder)
+    tokens = {actor: _create_token(folder / "tokens.json", actor, role) for actor, role in TOKENS.items()}
+    command = [sys.executable, "-m", "omnigraph", "-g", str(path), "serve", "--bind", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*command, "--tokens", str(folder / "tokens.json")], stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        # The port is in the first line that names an address.
+        url = next(match[0] for line in server.stderr if (match := re.search(r"http://127\.0\.0\.1:\d+", line)))
+        # A server whose log nobody reads stops when the pipe is full.
+        threading.Thread(target=deque, args=(server.stderr, 0), daemon=True).start()
+        yield Site(url, path, tokens)
+        server.terminate()
+
+
+def _create_token(file: Path, actor: str, role: str) -> str:
+    made = subprocess.run(
+        [sys.executable, "-m", "omnigraph", "token", "create", "--actor", actor, "--role", role, "--tokens", str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.search(r"og_[\w-]{43}", made.stdout + made.stderr)
+    assert found is not None
+    return found[0]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Generator[Browser]:
+    path = find_browser()
+    if path is None:
+        pytest.skip("NO BROWSER: set OMNIGRAPH_BROWSER, or install chromium; the page is not tested")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+        launched = playwright.chromium.launch(executable_path=path, args=flags)
+        yield launched
+        launched.close()
+
+
+class Visit(Protocol):
+    """Signs somebody in, and gives their page."""
+
+    def __call__(self, actor: str | None) -> Page: ...
+
+
+@dataclass(slots=True)
+class Visitor:
+    """Somebody at the page. Whatever the browser complains about fails the test."""
+
+    page: Page
+    complaints: list[str]
+
+
+@pytest.fixture
+def visit(browser: Browser, site: Site) -> Generator[Visit]:
+    """Sign somebody in: ``visit("reader")``; nobody is ``visit(None)``."""
+    contexts: list[BrowserContext] = []
+    visitors: list[Visitor] = []
+
+    def enter(actor: str | None) -> Page:
+        # A busy machine must not matter.
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        context.set_default_timeout(60_000)
+        contexts.append(context)
+        if actor is not None:
+            context.add_init_script(f"sessionStorage.setItem('omnigraph-token', '{site.tokens[actor]}')")
+        page = context.new_page()
+        complaints: list[str] = []
+        page.on(
+            "console",
+            lambda message: (
+                complaints.append(f"{message.text} ({message.location})") if message.type == "error" else None
+            ),
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        visitors.append(Visitor(page, complaints))
+        return page
+
+    yield enter
+    for visitor in visitors:
+        # A refused request is part of some flows; the browser reports its status.
+        serious = [text for text in visitor.complaints if "the server responded with a status of 4" not in text]
+        assert serious == []
+    for context in contexts:
+        context.close()

@@ -1,0 +1,58 @@
+"""The page in the package was built from its sources, and names the licences of what is in it. Needs no node."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from pathlib import Path
+
+from omnigraph.server import page
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCES = ROOT / "ui"
+STATIC = Path(page.__file__).parent / "static"
+
+
+def test_the_bundle_was_built_from_these_sources() -> None:
+    names = sorted(
+        path.relative_to(SOURCES).as_posix()
+        for path in SOURCES.rglob("*")
+        if path.is_file() and "node_modules" not in path.parts
+    )
+    assert "src/main.tsx" in names
+    found = hashlib.sha256()
+    for name in names:
+        found.update(name.encode() + b"\0" + (SOURCES / name).read_bytes() + b"\0")
+    built = json.loads((STATIC / "BUILD.json").read_text())
+    assert built["sources"] == found.hexdigest(), "run `make ui` and commit the result"
+
+
+def test_the_page_names_files_that_are_there() -> None:
+    named = re.findall(r"/assets/([^\"]+)", (STATIC / "index.html").read_text())
+    assert len(named) == 4
+    there = {path.name for path in (STATIC / "assets").iterdir()} | {"icon.svg"}
+    assert set(named) <= there
+
+
+def test_the_licence_of_every_package_in_the_bundle_is_listed() -> None:
+    text = (STATIC / "LICENSES.txt").read_text()
+    listed = {
+        match["name"]: match["version"]
+        for match in re.finditer(r"^(?P<name>@?[\w./-]+) (?P<version>\d[\w.]*) \(\S+\)$", text, re.MULTILINE)
+    }
+    lock = json.loads((SOURCES / "package-lock.json").read_text())["packages"]
+    for name in json.loads((SOURCES / "package.json").read_text())["dependencies"]:
+        assert listed[name] == lock[f"node_modules/{name}"]["version"]
+
+
+def test_versions_are_exact() -> None:
+    package = json.loads((SOURCES / "package.json").read_text())
+    wanted = {**package["dependencies"], **package["devDependencies"]}
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())
+
+
+def test_the_page_is_in_the_wheel() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"][0] == "src/omnigraph"

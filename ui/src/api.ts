@@ -1,0 +1,113 @@
+/** Requests to the server: the token, errors as the server says them, and cancellation. */
+
+import type { ErrorBody } from "./wire";
+
+const TOKEN = "omnigraph-token";
+
+/** An answer that is not a success, with what the server said about it. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly body: ErrorBody,
+  ) {
+    super(body.error);
+  }
+}
+
+/** The server could not be reached at all. */
+export class Offline extends Error {
+  constructor() {
+    super("the server cannot be reached");
+  }
+}
+
+type Listener = () => void;
+const signedOut = new Set<Listener>();
+
+export function token(): string | null {
+  return sessionStorage.getItem(TOKEN);
+}
+
+export function signIn(text: string): void {
+  sessionStorage.setItem(TOKEN, text);
+}
+
+export function signOut(): void {
+  sessionStorage.removeItem(TOKEN);
+  for (const listener of signedOut) listener();
+}
+
+/** Call back when the token is no longer valid, or was given up. */
+export function onSignOut(listener: Listener): () => void {
+  signedOut.add(listener);
+  return () => signedOut.delete(listener);
+}
+
+export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
+
+/** Build the path of a request; empty values are left out, lists are repeated. */
+export function path(base: string, query: Query = {}): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === null || value === undefined || value === "") continue;
+    if (typeof value === "object") for (const each of value) search.append(name, each);
+    else search.append(name, String(value));
+  }
+  const text = search.toString();
+  return text ? `${base}?${text}` : base;
+}
+
+/** The prefix of the routes of a graph. */
+export function graphPath(graph: string, rest = ""): string {
+  return `/graphs/${encodeURIComponent(graph)}${rest}`;
+}
+
+export interface Options {
+  readonly signal?: AbortSignal;
+  readonly method?: string;
+  readonly body?: unknown;
+  readonly headers?: Record<string, string>;
+}
+
+/** Send a request and return the response, or raise what the server said. */
+export async function send(url: string, { signal, method, body, headers }: Options = {}): Promise<Response> {
+  const own: Record<string, string> = { Accept: "application/json", ...headers };
+  const known = token();
+  if (known) own["Authorization"] = `Bearer ${known}`;
+  const isText = typeof body === "string" || body instanceof Blob;
+  if (body !== undefined && !isText) own["Content-Type"] = "application/json";
+  const request: RequestInit = { method: method ?? (body === undefined ? "GET" : "POST"), headers: own, cache: "no-cache" };
+  if (signal) request.signal = signal;
+  if (body !== undefined) request.body = isText ? (body as BodyInit) : JSON.stringify(body);
+  let response: Response;
+  try {
+    response = await fetch(url, request);
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Offline();
+  }
+  if (response.ok) return response;
+  const failed = new ApiError(response.status, await errorBody(response));
+  if (response.status === 401) signOut();
+  throw failed;
+}
+
+export async function get<T>(url: string, signal?: AbortSignal): Promise<T> {
+  return (await (await send(url, signal ? { signal } : {})).json()) as T;
+}
+
+export async function post<T>(url: string, body: unknown, options: Options = {}): Promise<T> {
+  return (await (await send(url, { ...options, body, method: options.method ?? "POST" })).json()) as T;
+}
+
+export async function remove<T>(url: string): Promise<T> {
+  return (await (await send(url, { method: "DELETE" })).json()) as T;
+}
+
+async function errorBody(response: Response): Promise<ErrorBody> {
+  try {
+    return (await response.json()) as ErrorBody;
+  } catch {
+    return { error: `the server answered ${response.status}`, type: "unknown" };
+  }
+}

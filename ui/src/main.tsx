@@ -1,0 +1,91 @@
+/** The page: who is signed in, which view the address names, and the frame around it. */
+
+import { render } from "preact";
+import { lazy, Suspense } from "preact/compat";
+import { useEffect, useState } from "preact/hooks";
+import { get, onSignOut, post, signIn, token } from "./api";
+import { NotFound } from "./loading";
+import { GraphList } from "./pages/graphs";
+import { SignIn } from "./pages/signin";
+import { navigate, usePlace } from "./router";
+import { Shell } from "./shell";
+import { applyTheme } from "./theme";
+import type { Caller } from "./wire";
+
+const views = {
+  "": lazy(() => import("./pages/overview").then((m) => m.Overview)),
+  schema: lazy(() => import("./pages/schema").then((m) => m.SchemaView)),
+  explore: lazy(() => import("./pages/explore").then((m) => m.Explore)),
+  query: lazy(() => import("./pages/query").then((m) => m.QueryView)),
+  compare: lazy(() => import("./pages/compare").then((m) => m.Compare)),
+  commits: lazy(() => import("./pages/commits").then((m) => m.Commits)),
+  diff: lazy(() => import("./pages/diff").then((m) => m.DiffView)),
+  review: lazy(() => import("./pages/review").then((m) => m.Review)),
+  entity: lazy(() => import("./pages/entity").then((m) => m.EntityView)),
+  branches: lazy(() => import("./pages/branches").then((m) => m.Branches)),
+  tags: lazy(() => import("./pages/branches").then((m) => m.Tags)),
+  load: lazy(() => import("./pages/load").then((m) => m.LoadView)),
+  access: lazy(() => import("./pages/access").then((m) => m.Access)),
+} as const;
+
+export interface ViewProps {
+  readonly graph: string;
+  /** What follows the name of the view in the path. */
+  readonly rest: readonly string[];
+  readonly actions: ReadonlySet<string>;
+}
+
+function Page() {
+  const place = usePlace();
+  const [caller, setCaller] = useState<Caller | null>(null);
+  const [isReady, setReady] = useState(false);
+  const ask = () =>
+    get<Caller>("/whoami").then(
+      (found) => {
+        setCaller(found);
+        setReady(true);
+      },
+      () => setReady(true),
+    );
+  useEffect(() => {
+    void ask();
+    return onSignOut(() => setCaller(null));
+  }, []);
+  if (!isReady) return null;
+  if (caller === null) return <SignIn done={ask} />;
+  const [root, graph, name = "", ...rest] = place.path;
+  if (root === undefined) return <GraphList caller={caller} />;
+  if (root !== "ui" || graph === undefined) return <NotFound />;
+  const actions = new Set(caller.graphs.find((each) => each.graph_id === graph)?.actions ?? []);
+  const View = name in views ? views[name as keyof typeof views] : null;
+  return (
+    <Shell graph={graph} view={name} caller={caller} place={place}>
+      {View ? (
+        <Suspense fallback={null}>
+          <View graph={graph} rest={rest} actions={actions} />
+        </Suspense>
+      ) : (
+        <NotFound graph={graph} />
+      )}
+    </Shell>
+  );
+}
+
+/** Exchange the one-time code of the address for a token, after erasing it from the address. */
+async function takeCode(): Promise<void> {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (code === null) return;
+  navigate(location.pathname + location.search, true);
+  try {
+    signIn((await post<{ token: string }>("/session", { code })).token);
+  } catch {
+    // The form to sign in is shown, which says what to do.
+    if (token() === null) sessionStorage.setItem("omnigraph-code", "used");
+  }
+}
+
+applyTheme();
+void takeCode().then(() => {
+  const root = document.getElementById("page");
+  if (root) render(<Page />, root);
+});

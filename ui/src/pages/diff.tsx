@@ -1,0 +1,174 @@
+/** What differs between two moments: counts per type, entities, properties; as a list or drawn on the graph. */
+
+import { lazy, Suspense } from "preact/compat";
+import { useState } from "preact/hooks";
+import { type Query, get, graphPath, path } from "../api";
+import { download, plural } from "../format";
+import { Empty, Show, useLoad } from "../loading";
+import type { ViewProps } from "../main";
+import { Change, Counts, Heading, TypeName, totals } from "../parts";
+import { setSearch, usePlace } from "../router";
+import type { Branch, Diff, EntityChange, TypeChanges } from "../wire";
+
+const Drawing = lazy(() => import("../drawing").then((m) => m.DiffDrawing));
+const PAGE = 500;
+const DRAWN = 2000;
+
+export function DiffView({ graph }: ViewProps) {
+  const search = usePlace().search;
+  const a = search.get("a") || "main";
+  const b = search.get("b") || "";
+  return (
+    <>
+      <Heading>Diff</Heading>
+      <RefPair graph={graph} a={a} b={b} />
+      {b === "" ? <Empty command="omnigraph diff review/june">Choose two branches, commits, tags or times to compare.</Empty> : <Changes graph={graph} query={{ a, b }} />}
+    </>
+  );
+}
+
+function RefPair({ graph, a, b }: { readonly graph: string; readonly a: string; readonly b: string }) {
+  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
+  return (
+    <div class="pair">
+      <datalist id="refs">{branches.data?.items.map((branch) => <option value={branch.name} />)}</datalist>
+      <label>
+        from <input list="refs" value={a} onChange={(event) => setSearch({ a: event.currentTarget.value })} />
+      </label>
+      <label>
+        to <input list="refs" value={b} placeholder="branch, commit, tag or time" onChange={(event) => setSearch({ b: event.currentTarget.value })} />
+      </label>
+      <button class="quiet" onClick={() => setSearch({ a: b, b: a })} disabled={b === ""}>
+        Swap
+      </button>
+    </div>
+  );
+}
+
+/** The changes of a diff. ``query`` says what is compared. */
+export function Changes({ graph, query }: { readonly graph: string; readonly query: Query }) {
+  const search = usePlace().search;
+  const type = search.get("type");
+  const op = search.get("op");
+  const drawn = search.get("view") === "graph";
+  const key = JSON.stringify([graph, query]);
+  const summary = useLoad(key, (signal) => get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "summary" }), signal));
+  return (
+    <Show of={summary} what="the differences">
+      {(diff) => {
+        const sums = totals(diff.summary);
+        const total = sums.inserted + sums.updated + sums.deleted;
+        if (total === 0) return <Empty>Nothing differs.</Empty>;
+        return (
+          <>
+            <TypeTable summary={diff.summary} chosen={type} />
+            <div class="toolbar">
+              <div role="group" aria-label="View">
+                <button aria-pressed={!drawn} onClick={() => setSearch({ view: null })}>
+                  List
+                </button>
+                <button aria-pressed={drawn} onClick={() => setSearch({ view: "graph" })}>
+                  On the graph
+                </button>
+              </div>
+              <div role="group" aria-label="Kind of change">
+                {(["inserted", "updated", "deleted"] as const).map((each) => (
+                  <button aria-pressed={op === each} disabled={sums[each] === 0} onClick={() => setSearch({ op: op === each ? null : each })}>
+                    {{ inserted: "came", updated: "changed", deleted: "went" }[each]}
+                  </button>
+                ))}
+              </div>
+              <span class="muted">{plural(total, "changed entity").replace("entitys", "entities")}</span>
+              {diff.types_hidden && <span class="muted">Some types are hidden from you.</span>}
+            </div>
+            <Entities graph={graph} query={{ ...query, type: type ? [type] : null, op: op ? [op] : null }} drawn={drawn} total={type ? countOf(diff.summary, type) : total} summary={diff.summary} />
+          </>
+        );
+      }}
+    </Show>
+  );
+}
+
+function countOf(summary: readonly TypeChanges[], type: string): number {
+  const sums = totals(summary.filter((each) => each.type === type));
+  return sums.inserted + sums.updated + sums.deleted;
+}
+
+function TypeTable({ summary, chosen }: { readonly summary: readonly TypeChanges[]; readonly chosen: string | null }) {
+  return (
+    <table class="compact">
+      <caption class="hidden">Changes per type</caption>
+      <tbody>
+        {summary.map((each) => (
+          <tr class={chosen === each.type ? "selected" : ""}>
+            <th scope="row">
+              <button class="quiet" aria-pressed={chosen === each.type} onClick={() => setSearch({ type: chosen === each.type ? null : each.type })}>
+                <TypeName name={each.type} />
+              </button>
+            </th>
+            <td class="muted">{each.kind}</td>
+            <td>
+              <Counts {...each} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+interface EntitiesProps {
+  readonly graph: string;
+  readonly query: Query;
+  readonly drawn: boolean;
+  readonly total: number;
+  readonly summary: readonly TypeChanges[];
+}
+
+function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
+  const [more, setMore] = useState<readonly EntityChange[]>([]);
+  const [next, setNext] = useState<string | number | null>(null);
+  const key = JSON.stringify([graph, query]);
+  const page = useLoad(key, async (signal) => {
+    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", limit: PAGE }), signal);
+    setMore([]);
+    setNext(found.next);
+    return found;
+  });
+  const readMore = async () => {
+    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", limit: PAGE, cursor: next }));
+    setMore((old) => [...old, ...(found.entities ?? [])]);
+    setNext(found.next);
+  };
+  return (
+    <Show of={page} what="the changed entities">
+      {(diff) => {
+        const entities = [...(diff.entities ?? []), ...more];
+        return (
+          <>
+            {drawn && (
+              <Suspense fallback={<div class="drawing skeleton" />}>
+                <Drawing graph={graph} entities={entities} summary={total > DRAWN ? summary : null} />
+              </Suspense>
+            )}
+            <div class="changes" data-count={entities.length}>
+              {entities.map((change) => (
+                <Change graph={graph} change={change} before={diff.before} after={diff.after} />
+              ))}
+            </div>
+            {next !== null && (
+              <p>
+                {plural(entities.length, "entity").replace("entitys", "entities")} of {total}. <button onClick={() => void readMore()}>Show {PAGE} more</button>
+              </p>
+            )}
+            <p>
+              <button class="quiet" onClick={() => download("diff.json", JSON.stringify(entities, null, 2), "application/json")}>
+                Download what is shown
+              </button>
+            </p>
+          </>
+        );
+      }}
+    </Show>
+  );
+}

@@ -1,0 +1,118 @@
+/** A graph at a glance: rows per type, branches that are ahead of main, the newest commits. */
+
+import { get, graphPath, path, post } from "../api";
+import { count, plural } from "../format";
+import { Empty, Show, useLoad } from "../loading";
+import type { ViewProps } from "../main";
+import { momentKey, momentOf, momentQuery } from "../moment";
+import { CommitLine, Counts, Heading, TypeName, totals } from "../parts";
+import { Link, usePlace, view } from "../router";
+import type { Branch, Commit, Diff, MergeAnswer } from "../wire";
+
+interface Tables {
+  readonly tables: readonly { readonly kind: "node" | "edge"; readonly type: string; readonly row_count: number }[];
+}
+
+export function Overview({ graph, actions }: ViewProps) {
+  const moment = momentOf(usePlace());
+  const tables = useLoad(`${graph} ${momentKey(moment)} tables`, (signal) => get<Tables>(path(graphPath(graph, "/snapshot"), momentQuery(moment)), signal));
+  const commits = useLoad(`${graph} ${momentKey(moment)}`, (signal) =>
+    get<{ commits: Commit[] }>(path(graphPath(graph, "/commits"), { branch: moment.branch, limit: 8 }), signal),
+  );
+  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
+  return (
+    <>
+      <Heading>{graph}</Heading>
+      <div class="columns">
+        <section>
+          <h2>Types</h2>
+          <Show of={tables} what="the counts">
+            {({ tables: items }) => (
+              <>
+                {(["node", "edge"] as const).map((kind) => (
+                  <table class="compact">
+                    <caption>{kind === "node" ? "Nodes" : "Edges"}</caption>
+                    <tbody>
+                      {items
+                        .filter((item) => item.kind === kind)
+                        .map((item) => (
+                          <tr>
+                            <th scope="row">
+                              <Link to={view(graph, kind === "node" ? "/explore" : "/query", kind === "node" ? { type: item.type } : { q: sample(item.type) })}>
+                                <TypeName name={item.type} />
+                              </Link>
+                            </th>
+                            <td class="number">{count(item.row_count)}</td>
+                          </tr>
+                        ))}
+                    </tbody>
+                  </table>
+                ))}
+              </>
+            )}
+          </Show>
+        </section>
+        <section>
+          <h2>Branches to review</h2>
+          <Show of={branches} what="the branches">
+            {({ items }) =>
+              items.length < 2 ? (
+                <Empty command="omnigraph branch create review/june">Work on a branch shows here until it is merged.</Empty>
+              ) : (
+                <ul class="rows">
+                  {items
+                    .filter((branch) => branch.name !== "main")
+                    .slice(0, 20)
+                    .map((branch) => (
+                      <li>
+                        <AheadOfMain graph={graph} branch={branch.name} mayMerge={actions.has("branch_merge")} />
+                      </li>
+                    ))}
+                </ul>
+              )
+            }
+          </Show>
+        </section>
+        <section>
+          <h2>Newest commits</h2>
+          <Show of={commits} what="the commits">
+            {({ commits: items }) => (
+              <ul class="rows">
+                {items.map((commit) => (
+                  <li>
+                    <CommitLine graph={graph} commit={commit} />
+                  </li>
+                ))}
+              </ul>
+            )}
+          </Show>
+          <p>
+            <Link to={view(graph, "/commits")}>All commits</Link>
+          </p>
+        </section>
+      </div>
+    </>
+  );
+}
+
+function sample(edge: string): string {
+  return `query sample() {\n  match { $a ${edge[0]?.toLowerCase() ?? ""}${edge.slice(1)} $b }\n  return { id($a) as from, id($b) as to }\n  limit 100\n}`;
+}
+
+function AheadOfMain({ graph, branch, mayMerge }: { readonly graph: string; readonly branch: string; readonly mayMerge: boolean }) {
+  const ahead = useLoad(`${graph} ${branch} ahead`, (signal) => post<MergeAnswer>(graphPath(graph, "/merges"), { source: branch, target: "main", dry_run: true }, { signal }));
+  const isMerged = ahead.data?.outcome?.startsWith("already") ?? false;
+  const diff = useLoad(ahead.data && !isMerged ? `${graph} ${branch} ${ahead.data.base ?? ""}` : null, async (signal) => {
+    const found = await get<Diff>(path(graphPath(graph, "/diff"), { a: ahead.data?.base ?? "main", b: branch, view: "summary" }), signal);
+    return found.summary;
+  });
+  const conflicts = ahead.data?.conflicts.length ?? 0;
+  return (
+    <>
+      <Link to={view(graph, `/review/${branch.split("/").map(encodeURIComponent).join("/")}`, { branch: null, at: null })}>{branch}</Link>{" "}
+      {isMerged && <span class="muted">main has all of it</span>}
+      {diff.data && <Counts {...totals(diff.data)} />}{" "}
+      {conflicts > 0 ? <span class="went">{plural(conflicts, "conflict")}</span> : diff.data && mayMerge && <span class="muted">can be merged</span>}
+    </>
+  );
+}

@@ -1,0 +1,251 @@
+/** Review a branch: what it changes, whether it can be merged, conflicts to decide, and the merge. */
+
+import { useState } from "preact/hooks";
+import { get, graphPath, post, remove } from "../api";
+import { plural } from "../format";
+import { Copy, Empty, Show, useLoad } from "../loading";
+import type { ViewProps } from "../main";
+import { Heading, TypeName, Value, entityPath } from "../parts";
+import { Link, navigate, usePlace, view } from "../router";
+import { WriteButton, newKey } from "../writing";
+import { Changes } from "./diff";
+import type { Conflict, MergeAnswer, QueryResult, StoredQuery } from "../wire";
+
+type Choice = "base" | "ours" | "theirs";
+
+export function Review({ graph, rest, actions }: ViewProps) {
+  const branch = rest.join("/");
+  const into = usePlace().search.get("into") || "main";
+  const preview = useLoad(`${graph} ${branch} ${into}`, (signal) =>
+    post<MergeAnswer>(graphPath(graph, "/merges"), { source: branch, target: into, dry_run: true }, { signal }),
+  );
+  return (
+    <>
+      <Heading aside={<Copy text={location.href} label="Copy the link" />}>
+        Review <code>{branch}</code> into <code>{into}</code>
+      </Heading>
+      <Show of={preview} what="the preview of the merge">
+        {(answer) => <MergePanel graph={graph} branch={branch} into={into} answer={answer} mayMerge={actions.has("branch_merge")} mayDelete={actions.has("branch_delete")} reload={preview.reload} />}
+      </Show>
+      {preview.data && (
+        <>
+          <Checks graph={graph} branch={branch} />
+          <h2>What it changes</h2>
+          <Changes graph={graph} query={{ a: preview.data.base ?? into, b: branch }} />
+        </>
+      )}
+    </>
+  );
+}
+
+interface PanelProps {
+  readonly graph: string;
+  readonly branch: string;
+  readonly into: string;
+  readonly answer: MergeAnswer;
+  readonly mayMerge: boolean;
+  readonly mayDelete: boolean;
+  readonly reload: () => void;
+}
+
+function MergePanel({ graph, branch, into, answer, mayMerge, mayDelete, reload }: PanelProps) {
+  const [key] = useState(newKey);
+  const [message, setMessage] = useState(`merge branch '${branch}' into '${into}'`);
+  const [deletes, setDeletes] = useState(true);
+  const [choices, setChoices] = useState<ReadonlyMap<string, Choice>>(new Map());
+  const [merged, setMerged] = useState<MergeAnswer | null>(null);
+  const conflicts = answer.conflicts;
+  const open = conflicts.filter((conflict) => !choices.has(nameOf(conflict)));
+  if (merged) {
+    return (
+      <div class="notice good" role="status">
+        <strong>Merged</strong>
+        <p>
+          {merged.commit && <Link to={view(graph, `/commits/${merged.commit}`, { branch: null, at: null })}>The merge commit</Link>}
+          {merged.branch_deleted && `; the branch ${branch} is deleted`}
+          {merged.branch_kept && `; the branch was kept: ${merged.branch_kept}`}
+        </p>
+      </div>
+    );
+  }
+  if (answer.outcome === "already-up-to-date" || answer.outcome === "already_up_to_date") {
+    return (
+      <Empty>
+        {into} has everything that {branch} has. {mayDelete && <DeleteBranch graph={graph} branch={branch} />}
+      </Empty>
+    );
+  }
+  const run = () =>
+    post<MergeAnswer>(
+      graphPath(graph, "/merges"),
+      {
+        source: branch,
+        target: into,
+        message,
+        delete_branch: deletes && mayDelete,
+        ...(conflicts.length > 0 ? { resolve: toResolution(conflicts, choices) } : {}),
+      },
+      { headers: { "Idempotency-Key": key } },
+    );
+  return (
+    <section class="panel">
+      {conflicts.length > 0 ? (
+        <Conflicts graph={graph} conflicts={conflicts} choices={choices} choose={(names, choice) => setChoices(new Map([...choices, ...names.map((name) => [name, choice] as const)]))} branch={branch} into={into} />
+      ) : (
+        <p>No conflicts: this can be merged.</p>
+      )}
+      {mayMerge ? (
+        <div class="form">
+          <label>
+            Message <input class="wide" value={message} onInput={(event) => setMessage(event.currentTarget.value)} />
+          </label>
+          {mayDelete && (
+            <label>
+              <input type="checkbox" checked={deletes} onChange={(event) => setDeletes(event.currentTarget.checked)} /> delete the branch afterwards
+            </label>
+          )}
+          <WriteButton label={`Merge into ${into}`} disabled={open.length > 0} run={run} done={setMerged} />
+          {open.length > 0 && <span class="muted">{plural(open.length, "conflict")} to decide</span>}
+          <button class="quiet" onClick={reload}>
+            Look again
+          </button>
+        </div>
+      ) : (
+        <p class="muted">You may read this, not merge it.</p>
+      )}
+    </section>
+  );
+}
+
+function DeleteBranch({ graph, branch }: { readonly graph: string; readonly branch: string }) {
+  return (
+    <WriteButton
+      label={`Delete ${branch}`}
+      run={() => remove(graphPath(graph, `/branches/${branch.split("/").map(encodeURIComponent).join("/")}`))}
+      done={() => navigate(view(graph, "/branches", { branch: null, at: null }))}
+    />
+  );
+}
+
+function nameOf(conflict: Conflict): string {
+  return `${conflict.table_key} ${conflict.row_id}`;
+}
+
+/** The content of a resolution file: the decision for each conflict. The base is chosen by giving its values. */
+function toResolution(conflicts: readonly Conflict[], choices: ReadonlyMap<string, Choice>) {
+  return {
+    conflicts: conflicts.map((conflict) => {
+      const choice = choices.get(nameOf(conflict));
+      const names = conflict.properties?.length ? conflict.properties : namesOf(conflict);
+      return {
+        kind: conflict.kind.replace(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase()),
+        type: conflict.type ?? conflict.table_key.split(":")[1],
+        id: conflict.row_id,
+        ...(conflict.properties?.length ? { properties: conflict.properties } : {}),
+        choose: choice === "base" ? Object.fromEntries(names.map((name) => [name, conflict.base?.[name] ?? null])) : choice,
+      };
+    }),
+  };
+}
+
+interface ConflictsProps {
+  readonly graph: string;
+  readonly conflicts: readonly Conflict[];
+  readonly choices: ReadonlyMap<string, Choice>;
+  readonly choose: (names: readonly string[], choice: Choice) => void;
+  readonly branch: string;
+  readonly into: string;
+}
+
+function Conflicts({ graph, conflicts, choices, choose, branch, into }: ConflictsProps) {
+  const sides: readonly (readonly [Choice, string])[] = [
+    ["ours", into],
+    ["theirs", branch],
+    ["base", "before both"],
+  ];
+  return (
+    <>
+      <h2>{plural(conflicts.length, "conflict")} to decide</h2>
+      <p class="toolbar">
+        All:{" "}
+        {sides.map(([choice, title]) => (
+          <button onClick={() => choose(conflicts.map(nameOf), choice)}>
+            {choice} ({title})
+          </button>
+        ))}
+      </p>
+      {conflicts.map((conflict) => {
+        const [kind = "node", type = ""] = conflict.table_key.split(":");
+        const names = conflict.properties?.length ? conflict.properties : namesOf(conflict);
+        return (
+          <fieldset class="conflict">
+            <legend>
+              <TypeName name={conflict.type ?? type} />{" "}
+              <Link to={view(graph, entityPath(kind, conflict.type ?? type, conflict.row_id))}>
+                <code>{conflict.row_id}</code>
+              </Link>{" "}
+              <span class="muted">{conflict.message}</span>
+            </legend>
+            <table class="compact">
+              <thead>
+                <tr>
+                  <th scope="col">property</th>
+                  {sides.map(([choice, title]) => (
+                    <th scope="col">
+                      <label>
+                        <input type="radio" name={nameOf(conflict)} disabled={choice === "base" && !conflict.base} checked={choices.get(nameOf(conflict)) === choice} onChange={() => choose([nameOf(conflict)], choice)} /> {choice} ({title})
+                      </label>
+                    </th>
+                  ))}
+                </tr>
+              </thead>
+              <tbody>
+                {names.map((name) => (
+                  <tr>
+                    <th scope="row">{name}</th>
+                    {sides.map(([choice]) => (
+                      <td>{conflict[choice] ? <Value value={conflict[choice]?.[name]} /> : <span class="muted">not there</span>}</td>
+                    ))}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </fieldset>
+        );
+      })}
+    </>
+  );
+}
+
+function namesOf(conflict: Conflict): string[] {
+  const all = new Set([conflict.base, conflict.ours, conflict.theirs].flatMap((side) => Object.keys(side ?? {})));
+  return [...all].filter((name) => JSON.stringify(conflict.ours?.[name]) !== JSON.stringify(conflict.theirs?.[name]));
+}
+
+/** Stored queries whose names begin with check_: no rows is good. */
+function Checks({ graph, branch }: { readonly graph: string; readonly branch: string }) {
+  const checks = useLoad(`${graph} ${branch} checks`, async (signal) => {
+    const { queries } = await get<{ queries: StoredQuery[] }>(graphPath(graph, "/queries"), signal).catch(() => ({ queries: [] }));
+    const wanted = queries.filter((query) => query.name.startsWith("check_") && !query.mutation);
+    return Promise.all(
+      wanted.map(async (query) => {
+        const answer = await post<QueryResult>(graphPath(graph, `/queries/${query.name}`), { branch, limit: 1 }, { signal }).catch((error: Error) => error);
+        return { query, answer };
+      }),
+    );
+  });
+  if (!checks.data || checks.data.length === 0) return null;
+  return (
+    <>
+      <h2>Checks</h2>
+      <ul class="rows">
+        {checks.data.map(({ query, answer }) => (
+          <li>
+            <code>{query.name}</code>{" "}
+            {answer instanceof Error ? <span class="went">{answer.message}</span> : answer.row_count === 0 ? <span class="came">✓ finds nothing</span> : <span class="went">✗ finds rows</span>} {query.description && <span class="muted">{query.description}</span>}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}

@@ -1,0 +1,205 @@
+/** Small pieces that many views share: times, ids, types, values, tables and counts of changes. */
+
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { FOLD, count, exactTime, hueOf, isLink, relativeTime, shortId, titleOf, valueText } from "./format";
+import { Link, view } from "./router";
+import type { Commit, EntityChange, Json, Row, Side, TypeChanges } from "./wire";
+
+export function Time({ time }: { readonly time: string }) {
+  return (
+    <time dateTime={time} title={exactTime(time)} tabIndex={0}>
+      {relativeTime(time)}
+    </time>
+  );
+}
+
+export function Id({ id }: { readonly id: string }) {
+  return (
+    <code class="id" title={id}>
+      {shortId(id)}
+    </code>
+  );
+}
+
+export function TypeName({ name }: { readonly name: string }) {
+  return (
+    <span class="type">
+      <i class={`dot hue${hueOf(name)}`} aria-hidden="true" />
+      {name}
+    </span>
+  );
+}
+
+/** A value as text only. Long ones fold, and https addresses are links. */
+export function Value({ value }: { readonly value: Json | undefined }) {
+  const [open, setOpen] = useState(false);
+  if (value === null || value === undefined) return <span class="null">null</span>;
+  const text = valueText(value);
+  if (isLink(value)) {
+    return (
+      <a href={value} target="_blank" rel="noopener noreferrer">
+        {text}
+      </a>
+    );
+  }
+  if (text.length <= FOLD) return <span class={typeof value === "number" ? "number" : undefined}>{text}</span>;
+  return (
+    <span>
+      {open ? text : `${text.slice(0, FOLD)}…`}{" "}
+      <button class="quiet" onClick={() => setOpen(!open)}>
+        {open ? "Fold" : `Show all ${count(text.length)} characters`}
+      </button>
+    </span>
+  );
+}
+
+interface TableProps {
+  readonly columns: readonly string[];
+  readonly types?: Record<string, string>;
+  readonly rows: readonly Row[];
+  readonly caption: string;
+  readonly cell?: (row: Row, column: string) => ComponentChildren;
+}
+
+const NUMBERS = /^(I|U|F)(32|64)/;
+
+export function Table({ columns, types = {}, rows, caption, cell }: TableProps) {
+  return (
+    <div class="scroll" tabIndex={0}>
+      <table>
+        <caption class="hidden">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th scope="col" class={NUMBERS.test(types[column] ?? "") ? "number" : undefined} title={types[column]}>
+                {column}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr>
+              {columns.map((column) => (
+                <td class={NUMBERS.test(types[column] ?? "") ? "number" : undefined}>
+                  {cell?.(row, column) ?? <Value value={row[column]} />}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Counts of what came, changed and went. The sign says it as well as the colour. */
+export function Counts({ inserted, updated, deleted }: Pick<TypeChanges, "inserted" | "updated" | "deleted">) {
+  return (
+    <span class="counts">
+      {inserted > 0 && <span class="came">+{count(inserted)}</span>}
+      {updated > 0 && <span class="changed">~{count(updated)}</span>}
+      {deleted > 0 && <span class="went">−{count(deleted)}</span>}
+      {inserted + updated + deleted === 0 && <span class="muted">no changes</span>}
+    </span>
+  );
+}
+
+export function totals(summary: readonly TypeChanges[]): { inserted: number; updated: number; deleted: number } {
+  const sum = { inserted: 0, updated: 0, deleted: 0 };
+  for (const each of summary) {
+    sum.inserted += each.inserted;
+    sum.updated += each.updated;
+    sum.deleted += each.deleted;
+  }
+  return sum;
+}
+
+export function entityPath(kind: string, type: string, id: string): string {
+  return `/entity/${kind}/${encodeURIComponent(type)}/${encodeURIComponent(id)}`;
+}
+
+export function CommitLine({ graph, commit }: { readonly graph: string; readonly commit: Commit }) {
+  return (
+    <span class="commit-line">
+      <Link to={view(graph, `/commits/${commit.id}`)}>
+        {titleOf(commit.message) || <span class="muted">no message</span>}
+      </Link>{" "}
+      {commit.heads?.map((name) => <span class="name branch">{name}</span>)}
+      {commit.tags?.map((name) => <span class="name tag">{name}</span>)}
+      <span class="muted">
+        {commit.actor ?? "nobody"}, <Time time={commit.time} /> <Id id={commit.id} />
+      </span>
+    </span>
+  );
+}
+
+const WORDS = { inserted: "came", updated: "changed", deleted: "went" } as const;
+const SIGNS = { inserted: "+", updated: "~", deleted: "−" } as const;
+
+interface ChangeProps {
+  readonly graph: string;
+  readonly change: EntityChange;
+  readonly before: Side;
+  readonly after: Side;
+}
+
+/** One changed entity: its name, and each property before and after. Its link leads to the moment that has it. */
+export function Change({ graph, change, before, after }: ChangeProps) {
+  const side = change.op === "deleted" ? before : after;
+  const moment = { branch: side.branch === "main" ? null : side.branch, at: side.commit };
+  const names = change.op === "updated" ? change.changed : Object.keys(change.after ?? change.before ?? {});
+  const shown = names.filter((name) => change.op === "updated" || valueOf(change, name) !== null);
+  return (
+    <details class={`change ${WORDS[change.op]}`} open={change.op === "updated"}>
+      <summary>
+        <span class="sign" aria-hidden="true">
+          {SIGNS[change.op]}
+        </span>
+        <span class="hidden">{WORDS[change.op]}</span>
+        <TypeName name={change.type} />{" "}
+        <Link to={view(graph, entityPath(change.kind, change.type, change.id), moment)}>
+          <code>{change.id}</code>
+        </Link>
+        {change.op === "updated" && <span class="muted"> {change.changed.join(", ")}</span>}
+      </summary>
+      <dl class="properties">
+        {shown.map((name) => (
+          <>
+            <dt>{name}</dt>
+            <dd>
+              {change.op === "updated" ? (
+                <>
+                  <del>
+                    <Value value={change.before?.[name]} />
+                  </del>{" "}
+                  <span aria-hidden="true">→</span>{" "}
+                  <ins>
+                    <Value value={change.after?.[name]} />
+                  </ins>
+                </>
+              ) : (
+                <Value value={valueOf(change, name)} />
+              )}
+            </dd>
+          </>
+        ))}
+      </dl>
+    </details>
+  );
+}
+
+function valueOf(change: EntityChange, name: string): Json {
+  return (change.after ?? change.before)?.[name] ?? null;
+}
+
+/** A heading with what belongs beside it. */
+export function Heading({ children, aside }: { readonly children: ComponentChildren; readonly aside?: ComponentChildren }) {
+  return (
+    <header class="heading">
+      <h1>{children}</h1>
+      {aside && <div class="aside">{aside}</div>}
+    </header>
+  );
+}

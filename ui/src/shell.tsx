@@ -1,0 +1,219 @@
+/** The frame of every view of a graph: the rail, the ref bar, the search box and the keys. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get, graphPath, path, signOut } from "./api";
+import { titleOf } from "./format";
+import { useLoad } from "./loading";
+import { momentOf } from "./moment";
+import { Id, Time } from "./parts";
+import { Link, type Place, navigate, setSearch, view } from "./router";
+import { Search } from "./search";
+import { type Theme, chooseTheme, chosenTheme } from "./theme";
+import type { Branch, Caller, Commit } from "./wire";
+
+const RAIL: readonly (readonly [string, string, string | null])[] = [
+  ["", "Overview", null],
+  ["schema", "Schema", "s"],
+  ["explore", "Explore", "e"],
+  ["query", "Query", "q"],
+  ["commits", "Commits", "c"],
+  ["diff", "Diff", "d"],
+  ["branches", "Branches", "b"],
+  ["load", "Load", null],
+  ["access", "Access", null],
+];
+
+interface ShellProps {
+  readonly graph: string;
+  readonly view: string;
+  readonly caller: Caller;
+  readonly place: Place;
+  readonly children: ComponentChildren;
+}
+
+export function Shell({ graph, view: current, caller, place, children }: ShellProps) {
+  const [helps, setHelps] = useState(false);
+  const [theme, setTheme] = useState<Theme>(chosenTheme);
+  useKeys(graph, place, () => setHelps((old) => !old), () => setHelps(false));
+  return (
+    <div class="shell">
+      <a class="skip" href="#content">
+        Skip to the content
+      </a>
+      <nav class="rail" aria-label="Views">
+        <Link to="/" class="brand">
+          OmniGraph
+        </Link>
+        <ul>
+          {RAIL.map(([name, title, key]) => (
+            <li>
+              <Link to={view(graph, name && `/${name}`)} aria-current={current === name ? "page" : undefined} title={key ? `g ${key}` : undefined}>
+                {title}
+              </Link>
+            </li>
+          ))}
+        </ul>
+        <div class="who">
+          <span title={caller.role}>{caller.actor}</span>
+          <label>
+            <span class="hidden">Theme</span>
+            <select
+              value={theme}
+              onChange={(event) => {
+                const chosen = event.currentTarget.value as Theme;
+                chooseTheme(chosen);
+                setTheme(chosen);
+              }}
+            >
+              <option value="system">system</option>
+              <option value="light">light</option>
+              <option value="dark">dark</option>
+            </select>
+          </label>
+          <button class="quiet" onClick={signOut}>
+            Sign out
+          </button>
+          <button class="quiet" onClick={() => setHelps(true)}>
+            Keys
+          </button>
+        </div>
+      </nav>
+      <div class="body">
+        <div class="top">
+          <RefBar graph={graph} place={place} />
+          <Search graph={graph} />
+        </div>
+        <main id="content" tabIndex={-1}>
+          {children}
+        </main>
+      </div>
+      {helps && <KeyList close={() => setHelps(false)} />}
+    </div>
+  );
+}
+
+/** Which branch and moment is looked at. A past moment tints the bar. */
+function RefBar({ graph, place }: { readonly graph: string; readonly place: Place }) {
+  const moment = momentOf(place);
+  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
+  const commits = useLoad(`${graph} ${moment.branch} ${moment.at ?? ""}`, (signal) =>
+    get<{ commits: Commit[] }>(path(graphPath(graph, "/commits"), { branch: moment.branch, limit: 50 }), signal),
+  );
+  const listed = commits.data?.commits ?? [];
+  const at = listed.findIndex((commit) => commit.id === moment.at);
+  const shown = moment.at === null ? listed[0] : listed[at];
+  const move = (index: number) => {
+    const target = listed[index];
+    if (target) setSearch({ at: index === 0 ? null : target.id }, false);
+  };
+  return (
+    <div class={`refbar ${moment.at === null ? "" : "past"}`} role="group" aria-label="Moment">
+      <label>
+        <span class="hidden">Branch</span>
+        <select
+          id="ref-branch"
+          value={moment.branch}
+          onChange={(event) => setSearch({ branch: event.currentTarget.value === "main" ? null : event.currentTarget.value, at: null }, false)}
+        >
+          {(branches.data?.items ?? [{ name: moment.branch }]).map((branch) => (
+            <option value={branch.name}>{branch.name}</option>
+          ))}
+        </select>
+      </label>
+      <button class="quiet" aria-label="Older commit" disabled={listed.length < 2 || at === listed.length - 1} onClick={() => move((at < 0 ? 0 : at) + 1)}>
+        ‹
+      </button>
+      <input
+        type="range"
+        aria-label="Commit, newest to the right"
+        min={0}
+        max={Math.max(listed.length - 1, 0)}
+        value={listed.length - 1 - Math.max(at, 0)}
+        onChange={(event) => move(listed.length - 1 - Number(event.currentTarget.value))}
+      />
+      <button class="quiet" aria-label="Newer commit" disabled={moment.at === null} onClick={() => move(at - 1)}>
+        ›
+      </button>
+      <span class="where">
+        {moment.at === null ? (
+          "now"
+        ) : (
+          <>
+            then <button onClick={() => setSearch({ at: null }, false)}>Back to now</button>
+          </>
+        )}{" "}
+        {shown ? (
+          <span class="muted" title={shown.message ?? ""}>
+            <Time time={shown.time} /> <Id id={shown.id} /> {titleOf(shown.message).slice(0, 40)}
+          </span>
+        ) : (
+          moment.at !== null && <code>{moment.at}</code>
+        )}
+      </span>
+    </div>
+  );
+}
+
+const KEYS: readonly (readonly [string, string])[] = [
+  ["/", "search"],
+  ["g q, g s, g e, g c, g b, g d", "query, schema, explore, commits, branches, diff"],
+  [".", "the ref bar"],
+  ["[ and ]", "older and newer commit"],
+  ["Ctrl+Enter", "run the query"],
+  ["Ctrl+Z", "undo in the drawing"],
+  ["Esc", "close"],
+  ["?", "this list"],
+];
+
+function KeyList({ close }: { readonly close: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} onClose={close} aria-label="Keys">
+      <h2>Keys</h2>
+      <dl class="properties">
+        {KEYS.map(([key, what]) => (
+          <>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </>
+        ))}
+      </dl>
+      <button onClick={() => dialog.current?.close()}>Close</button>
+    </dialog>
+  );
+}
+
+function useKeys(graph: string, place: Place, toggleHelp: () => void, closeHelp: () => void): void {
+  useEffect(() => {
+    let prefix = 0;
+    const handle = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      const types = target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
+      if (types || event.ctrlKey || event.metaKey || event.altKey) return;
+      const view_ = RAIL.find(([, , key]) => key === event.key);
+      if (Date.now() - prefix < 1500 && view_) navigate(view(graph, `/${view_[0]}`));
+      else if (event.key === "g") prefix = Date.now();
+      else if (event.key === "/") focus(event, "search");
+      else if (event.key === ".") focus(event, "ref-branch");
+      else if (event.key === "[") press("Older commit");
+      else if (event.key === "]") press("Newer commit");
+      else if (event.key === "?") toggleHelp();
+      else if (event.key === "Escape") closeHelp();
+    };
+    addEventListener("keydown", handle);
+    return () => removeEventListener("keydown", handle);
+  }, [graph, place]);
+}
+
+function focus(event: Event, id: string): void {
+  event.preventDefault();
+  document.getElementById(id)?.focus();
+}
+
+function press(label: string): void {
+  document.querySelector<HTMLButtonElement>(`button[aria-label="${label}"]`)?.click();
+}
