@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -19,7 +19,7 @@ import pytest
 
 from omnigraph.errors import LockTimeout
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import LockSettings, branch_lock, lock
+from omnigraph.storage.locks import LeaseChain, LockSettings, branch_lock, lock
 from omnigraph.storage.locks.leases import LockWait
 from tests.selection import sized
 
@@ -118,6 +118,9 @@ def test_an_interrupt_of_the_wait_for_another_process_leaves_no_lock(local_locat
 
 def hold_branch(location: Location, settings: LockSettings) -> lock._FileLock | lock._LeaseLock:
     """Hold the lock of a branch as another process does: other threads of this one need not wait for a thread lock."""
-    held = (lock._FileLock if settings.kind == "flock" else partial(lock._LeaseLock, ttl=60.0))(location, "branch:main")
+    if settings.kind == "flock":
+        held = lock._FileLock(location, "branch:main")
+    else:
+        held = lock._LeaseLock(location, "branch:main", ttl=60.0, chain=LeaseChain())
     held.take(LockWait(1.0))
     return held

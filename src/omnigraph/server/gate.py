@@ -311,7 +311,7 @@ class Gate:
         if self.asks_types:
             uses = describe_operation(query.typed, catalog)
             for action, types in ((Action.READ, uses.reads), (Action.CHANGE, uses.writes)):
-                self.check_types([f"{use.kind}:{use.type_name}" for use in types], branch, action)
+                self.check_types([TableKey.of(use.kind, use.type_name) for use in types], branch, action)
 
     def hidden_types(self, catalog: Catalog, branch: str, action: Action = Action.READ) -> frozenset[TableKey]:
         """Return the types whose rows the actor may not see on a branch."""
