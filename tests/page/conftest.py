@@ -93,8 +93,9 @@ def _create_token(file: Path, actor: str, role: str) -> str:
     return found[0]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
+    """A browser for the tests of one file: while it runs, its event loop is in the way of other tests."""
     path = find_browser()
     if path is None:
         pytest.skip("NO BROWSER: set OMNIGRAPH_BROWSER, or install chromium; the page is not tested")
