@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from omnigraph.server import Role, create_token, revoke_token
+from tests.server.live import WAIT, start_server
 
-WAIT = 60
 # The child serves a query that ends when a file appears: the test, not the clock, says when.
 SLOW = """
 import sys, pathlib
@@ -34,36 +30,17 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@dataclass(frozen=True)
-class Server:
-    process: subprocess.Popen[str]
-    address: str
-    lines: tuple[str, ...]
-
-
-@contextmanager
-def serving(graph: Path, *words: str, gate: Path) -> Generator[Server]:
-    command = [sys.executable, "-c", SLOW, str(gate), "serve", "-g", str(graph), "--bind", "127.0.0.1:0", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            first = process.stderr.readline()
-            found = re.search(r"at (http://127\.0\.0\.1:\d+)", first)
-            assert found is not None, first + process.stderr.read()
-            more = () if "--tokens" in words else (process.stderr.readline(),)
-            yield Server(process, found.group(1), (first, *more))
-        finally:
-            process.kill()
-
-
 def test_a_token_revoked_and_a_stop_that_waits_for_work(graph_path: Path, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     kept, text = create_token(tokens, "act-ines", Role.READ, None, None)
     gone, other = create_token(tokens, "act-bob", Role.READ, None, None)
-    with serving(graph_path, "--tokens", str(tokens), gate=tmp_path) as server, httpx.Client(timeout=WAIT) as http:
+    with (
+        start_server("--tokens", str(tokens), graph=graph_path, program=SLOW, arguments=(str(tmp_path),)) as server,
+        httpx.Client(timeout=WAIT) as http,
+    ):
 
         def get(path: str, token: str) -> httpx.Response:
-            return http.get(f"{server.address}{path}", headers={"Authorization": f"Bearer {token}"})
+            return http.get(f"{server.url}{path}", headers={"Authorization": f"Bearer {token}"})
 
         assert get("/whoami", other).json()["actor"] == "act-bob"
         revoke_token(tokens, gone.id)
@@ -71,7 +48,7 @@ def test_a_token_revoked_and_a_stop_that_waits_for_work(graph_path: Path, tmp_pa
         assert get("/graphs/brain/rows?type=City", text).json()["row_count"] == 1
         body = {"type_names": ["Person", "City"]}
         headers = {"Authorization": f"Bearer {text}"}
-        with http.stream("POST", f"{server.address}/graphs/brain/export", json=body, headers=headers) as stream:
+        with http.stream("POST", f"{server.url}/graphs/brain/export", json=body, headers=headers) as stream:
             assert stream.headers["transfer-encoding"] == "chunked"
             assert len(list(stream.iter_lines())) == 4
         query = "query q() { match { $c: City } return { $c.name } }"
@@ -80,7 +57,7 @@ def test_a_token_revoked_and_a_stop_that_waits_for_work(graph_path: Path, tmp_pa
             "headers={'Authorization': 'Bearer ' + sys.argv[2]}, timeout=60); print(a.status_code, a.json()['rows'])"
         )
         asking = subprocess.Popen(
-            [sys.executable, "-c", program, server.address, text, query], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, server.url, text, query], stdout=subprocess.PIPE, text=True
         )
         with asking:
             while not (tmp_path / "began").exists():
@@ -98,13 +75,12 @@ def test_a_token_revoked_and_a_stop_that_waits_for_work(graph_path: Path, tmp_pa
         assert kept.actor == "act-ines"
 
 
-def test_zero_configuration_and_a_second_signal(graph_path: Path, tmp_path: Path) -> None:
-    with serving(graph_path, "--as", "act-me", gate=tmp_path) as server:
-        token = server.lines[1].removeprefix("export OMNIGRAPH_TOKEN=").strip()
-        headers = {"Authorization": f"Bearer {token}"}
-        me = httpx.get(f"{server.address}/whoami", headers=headers, timeout=WAIT).json()
+def test_zero_configuration_and_a_taken_port(graph_path: Path) -> None:
+    with start_server("--as", "act-me", graph=graph_path) as server:
+        headers = {"Authorization": f"Bearer {server.token}"}
+        me = httpx.get(f"{server.url}/whoami", headers=headers, timeout=WAIT).json()
         assert (me["actor"], me["role"]) == ("act-me", "admin")
-        port = server.address.rpartition(":")[2]
+        port = server.url.rpartition(":")[2]
         other = subprocess.run(
             [sys.executable, "-m", "omnigraph", "serve", "-g", str(graph_path), "--bind", f"127.0.0.1:{port}"],
             capture_output=True,

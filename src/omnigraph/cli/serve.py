@@ -71,6 +71,7 @@ def serve(
         ),
     ] = None,
     *,
+    no_ui: Annotated[bool, typer.Option("--no-ui", help="Serve no web page.")] = False,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Serve no tools for agents.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writes.")] = False,
     unauthenticated: Annotated[
@@ -82,7 +83,8 @@ def serve(
 ) -> int:
     """Serve a graph over HTTP until Ctrl-C or SIGTERM.
 
-    Without --tokens one token with all rights is made for this run, and printed once. On SIGTERM requests under way
+    Without --tokens one token with all rights is made for this run, and printed once, with a link that signs in to the
+    web page. On SIGTERM requests under way
     have 25 seconds to end. Exits with 2 if some had to be left.
 
     \b
@@ -95,7 +97,8 @@ def serve(
 
     session = session_of(context)
     if config is not None:
-        if any((bind, tokens, policy, public_url, queries, state, no_mcp, read_only, unauthenticated, session.graph)):
+        given = (bind, tokens, policy, public_url, queries, state, no_ui, no_mcp, read_only, unauthenticated)
+        if any((*given, session.graph)):
             raise typer.TyperException("--config has the graphs and all settings; give no others beside it")
 
         def read_settings() -> server.ServerSettings:
@@ -117,7 +120,15 @@ def serve(
         address = bind or server.DEFAULT_BIND
         agents = server.AgentSettings(is_enabled=not no_mcp)
         return server.ServerSettings(
-            (graph,), address, tokens, session.actor, unauthenticated, hosts=hosts, state=state, agents=agents
+            (graph,),
+            address,
+            tokens,
+            session.actor,
+            unauthenticated,
+            hosts=hosts,
+            state=state,
+            agents=agents,
+            has_page=not no_ui,
         )
 
     settings = make_settings()

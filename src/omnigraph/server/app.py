@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Final, cast
 
 from fastapi import FastAPI
@@ -36,6 +37,7 @@ OPENAPI_PATH: Final = "/openapi.json"
 MCP_PATH: Final = "/graphs/{graph_id}/mcp"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PUBLIC: Final = frozenset({OPENAPI_PATH, *(route.path for route in ROUTES if route.is_public)})
+_SESSION_PATH: Final = "/session"
 _HEALTH: Final = frozenset({"/healthz", "/readyz"})
 _HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
@@ -80,9 +82,17 @@ def add_routes(app: FastAPI, hosting: Hosting) -> None:
 
 
 def _add_page(app: FastAPI) -> None:
-    app.add_route("/", serve_page, ["GET"], include_in_schema=False)
-    app.add_route("/ui/{path:path}", serve_page, ["GET"], include_in_schema=False)
-    app.add_route("/assets/{file}", serve_asset, ["GET"], include_in_schema=False)
+    for path, serve in (("/", serve_page), ("/ui/{path:path}", serve_page), ("/assets/{file}", serve_asset)):
+        app.add_route(path, _serve_if_wanted(serve), ["GET"], include_in_schema=False)
+
+
+def _serve_if_wanted(serve: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        if not cast("ServerState", request.scope["omnigraph.state"]).settings.has_page:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return await serve(request)
+
+    return endpoint
 
 
 def _make_endpoint(route: Route, hosting: Hosting) -> Callable[[Request], Awaitable[Response]]:
@@ -173,6 +183,8 @@ class RequestFrame:
             await error_response(error, ErrorContext(request_id))(scope, receive, framed)
         finally:
             self._hosting.traffic.requests -= not is_health
+            if framed.status == HTTPStatus.UNAUTHORIZED:
+                state.admission.record_failed_login(_find_address(request))
             state.log.record_end(record, framed.status)
 
     def _refuse(self, request: Request, state: ServerState, *, is_health: bool) -> Response | None:
@@ -235,18 +247,23 @@ def _check_origin(request: Request, hosts: Sequence[str]) -> None:
 def _authenticate(request: Request, state: ServerState) -> Token | None:
     if state.everybody is not None:
         return state.everybody
-    if request.scope["path"] in _PUBLIC or is_page_path(request.scope["path"]):
+    path = str(request.scope["path"])
+    is_public = path in _PUBLIC or (state.settings.has_page and is_page_path(path))
+    if is_public and path != _SESSION_PATH:
         return None
-    address = request.client.host if request.client else ""
-    admission = state.admission
-    admission.check_logins(address)
+    state.admission.check_logins(_find_address(request))
+    if is_public:
+        return None
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     token = state.tokens.find(text.strip()) if scheme.lower() == "bearer" else None
     if token is None:
-        admission.record_failed_login(address)
         raise Unauthorized("a valid token is needed", hint="send it as Authorization: Bearer TOKEN")
     state.tokens.record_use(token)
     return token
+
+
+def _find_address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 def _host_of(authority: str) -> str:

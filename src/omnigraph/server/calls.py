@@ -166,7 +166,7 @@ async def answer_request(route: Route, request: Request, hosting: Hosting) -> Re
     try:
         token = cast("Token", request.scope["omnigraph.token"])
         if route.is_public:
-            return _answer_at_once(route, request, hosting)
+            return await _answer_at_once(route, request, hosting)
         hosted = _state_of(request).find_graph(request.path_params["graph_id"]) if route.is_of_graph else None
         record.graph = None if hosted is None else hosted.id
         gate = make_gate(_state_of(request), hosted, token, record)
@@ -193,18 +193,20 @@ def _record_of(request: Request) -> RequestRecord:
     return cast("RequestRecord", request.scope["omnigraph.record"])
 
 
-def _answer_at_once(route: Route, request: Request, hosting: Hosting) -> Response:
-    """Answer what needs no token, no thread and no turn: whether the server lives."""
+async def _answer_at_once(route: Route, request: Request, hosting: Hosting) -> Response:
+    """Answer what needs no token, no thread and no turn: whether the server lives, and who signs in."""
     request_id = cast(str, request.scope["omnigraph.request_id"])
     nobody = cast("Token", request.scope["omnigraph.token"])
+    state = _state_of(request)
+    body: RequestModel = NoFields()
+    if route.body is not None:
+        body, _ = await _read_json(route.body, request, state.settings.limits.body_bytes)
     query = build_model(route.query, _parse_query_string(request), is_text=True)
     answer = route.work(
-        ServerCall(
-            hosting, _state_of(request), None, nobody, {}, query, NoFields(), None, JSON, request_id, Gate(nobody, None)
-        )
+        ServerCall(hosting, state, None, nobody, {}, query, body, None, JSON, request_id, Gate(nobody, None))
     )
-    body = orjson.dumps({**answer.fields, "request_id": request_id})
-    return Response(body, answer.status, {"Cache-Control": "no-store"}, JSON)
+    data = orjson.dumps({**answer.fields, "request_id": request_id})
+    return Response(data, answer.status, {"Cache-Control": "no-store"}, JSON)
 
 
 def _describe_context(error: Exception, request_id: str, hosted: HostedGraph | None) -> ErrorContext:
@@ -331,16 +333,12 @@ async def _read_call(
     upload: Path | None = None
     query_model = route.query
     if route.body is not None:
-        media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-        if media_type == NDJSON and route.upload is not None:
+        if route.upload is None:
+            body, data = await _read_json(route.body, request, limits.body_bytes)
+        elif _media_type_of(request) == NDJSON:
             query_model = route.upload
-        elif media_type == JSON:
-            most = limits.body_bytes if route.upload is None else limits.json_load_bytes
-            data = await read_body(request, most)
-            body = build_model(route.body, parse_json_body(data, limits.json_depth), is_text=False)
         else:
-            known = JSON if route.upload is None else f"{JSON} or {NDJSON}"
-            raise RequestError(415, "unsupported_media_type", f"a body of type '{media_type}'", hint=f"send {known}")
+            body, data = await _read_json(route.body, request, limits.json_load_bytes, f"{JSON} or {NDJSON}")
     query = build_model(query_model, given, is_text=True)
     await _check_branches(route, request, hosted, gate, (body, query))
     if query_model is route.upload:
@@ -358,6 +356,22 @@ async def _read_call(
     return ServerCall(
         hosting, state, hosted, gate.token, path, query, body, upload, accept, request_id, gate, key, headers
     )
+
+
+def _media_type_of(request: Request) -> str:
+    return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+
+
+async def _read_json(
+    model: type[RequestModel], request: Request, most: int, known: str = JSON
+) -> tuple[RequestModel, bytes]:
+    """Read a body of JSON; return its fields and its bytes."""
+    media_type = _media_type_of(request)
+    if media_type != JSON:
+        raise RequestError(415, "unsupported_media_type", f"a body of type '{media_type}'", hint=f"send {known}")
+    data = await read_body(request, most)
+    depth = _state_of(request).settings.limits.json_depth
+    return build_model(model, parse_json_body(data, depth), is_text=False), data
 
 
 async def _check_branches(

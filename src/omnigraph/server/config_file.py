@@ -36,6 +36,7 @@ _KEYS: Final = (
     "server_policy",
     "audit",
     "state",
+    "ui",
     "limits",
     "mcp",
     "graphs",
@@ -86,6 +87,7 @@ class _ConfigReader:
             audit=self._read_audit(found.get("audit")),
             state=self._read_path(found.get("state"), "state"),
             agents=self._read_agents(found.get("mcp")),
+            has_page=self._read_flag(found.get("ui"), "ui", default=True),
             is_quarantining=True,
         )
 

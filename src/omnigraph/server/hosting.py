@@ -27,6 +27,7 @@ from omnigraph.server.errors import RequestError
 from omnigraph.server.operations import OperationStore
 from omnigraph.server.queries import StoredQueries
 from omnigraph.server.request_log import RequestLog
+from omnigraph.server.sessions import SessionStore
 from omnigraph.server.settings import DEFAULT_GRAPH, ServedGraph, ServerSettings
 from omnigraph.server.tokens import Role, Token, TokenBook, make_token
 
@@ -136,6 +137,9 @@ class Hosting:
     uploads: Path
     traffic: Traffic
     operations: OperationStore
+    sessions: SessionStore
+    made: Token | None
+    """The token that was made for the run."""
     is_draining: bool = False
     running: dict[Deadline, RunningRequest] = field(default_factory=dict[Deadline, "RunningRequest"])
     """The requests and operations that this process works on."""
@@ -216,15 +220,16 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
         everybody, _ = make_token(settings.actor or "anonymous", Role.ADMIN)
     elif settings.tokens is None:
         made, text = make_token(settings.actor or "local", Role.ADMIN, "made for this run")
-    book = TokenBook(settings.tokens, () if made is None else (made,))
+    folder = TemporaryDirectory(prefix="omnigraph-server-")
+    state_folder = Path(folder.name) if settings.state is None else settings.state
+    sessions = SessionStore(state_folder)
+    book = TokenBook(settings.tokens, () if made is None else (made,), sessions.find)
     traffic = Traffic()
     log = RequestLog(settings.audit, lambda: traffic.requests)
     state = ServerState(settings, {}, {}, book, everybody, Admission(settings.limits), log)
     for each in settings.graphs:
         opened = _open_or_quarantine(each, 1) if settings.is_quarantining else open_hosted_graph(each)
         state = _with_graph(state, opened)
-    folder = TemporaryDirectory(prefix="omnigraph-server-")
-    state_folder = Path(folder.name) if settings.state is None else settings.state
     uploads = Path(folder.name) / "uploads"
     uploads.mkdir()
     hosting = Hosting(
@@ -232,6 +237,8 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
         uploads,
         traffic,
         OperationStore(state_folder),
+        sessions,
+        made,
         read_settings=read_settings,
         _folder=folder,
         _followed=settings,

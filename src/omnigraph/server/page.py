@@ -11,6 +11,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import Final
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -48,7 +49,7 @@ async def serve_asset(request: Request) -> Response:
     name = request.path_params["file"]
     contents = _read_assets().get(name)
     if contents is None:
-        return Response("no such file", HTTPStatus.NOT_FOUND, media_type="text/plain")
+        raise HTTPException(HTTPStatus.NOT_FOUND)
     media_type = next((type_ for ending, type_ in _TYPES.items() if name.endswith(ending)), "text/plain")
     lasting = "public, max-age=31536000, immutable" if "-" in name else "public, max-age=3600"
     return Response(contents, HTTPStatus.OK, {"Cache-Control": lasting}, media_type)

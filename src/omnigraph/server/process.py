@@ -37,7 +37,7 @@ _log = logging.getLogger("omnigraph.server")
 
 
 def serve(settings: ServerSettings, announce: Announce, read_settings: ReadSettings | None = None) -> int:
-    """Serve until a signal comes. ``announce`` is given lines for people: the address, and a token made for the run.
+    """Serve until a signal comes. ``announce`` is given lines for people: the address, and how to sign in.
 
     ``read_settings`` reads a configuration that is followed. Returns 0, or 2 if work had to be left.
     """
@@ -57,7 +57,9 @@ def serve(settings: ServerSettings, announce: Announce, read_settings: ReadSetti
         server = _DrainingServer(config, hosting)
         names = ", ".join(hosted.uri for hosted in hosting.state.graphs.values()) or "no graph"
         announce(f"serving {names} at {address}")
-        if token is not None:
+        if token is not None and hosting.made is not None:
+            if settings.has_page:
+                announce(f"open {address}/#code={hosting.sessions.make_code(hosting.made)}")
             announce(f"export OMNIGRAPH_TOKEN={token}")
         with _follow_changes(hosting):
             server.run([listener])

@@ -107,6 +107,8 @@ class ServerSettings:
     state: Path | None = None
     """The folder of operations, which outlive a process. Without one they are kept for the run only."""
     agents: AgentSettings = AgentSettings()
+    has_page: bool = True
+    """Whether the web page is served."""
     is_quarantining: bool = False
     """Whether a graph that cannot be opened at the start is tried again later; otherwise it is an error."""
     server_policy: Policy | None = None

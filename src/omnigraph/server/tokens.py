@@ -220,11 +220,16 @@ def _lock_file(path: Path) -> Generator[None]:
 # --------------------------------------------------------------------------------------------- a running server
 
 
-class TokenBook:
-    """The tokens that a running server knows: those of a file, as it is now, and those made for this run."""
+FindSession = Callable[[str], Token | None]
+"""Returns the token of a session by its digest."""
 
-    def __init__(self, path: Path | None, made: Sequence[Token] = ()) -> None:
+
+class TokenBook:
+    """The tokens that a running server knows: those of a file, as it is now, those made for this run, and sessions."""
+
+    def __init__(self, path: Path | None, made: Sequence[Token] = (), find_session: FindSession | None = None) -> None:
         self._path = path
+        self._find_session = find_session
         self._made = tuple(made)
         self._lock = threading.Lock()
         # Tokens that were made for this run are in no file.
@@ -239,6 +244,8 @@ class TokenBook:
         self._follow()
         digest = hash_token(text)
         token = self._by_digest.get(digest)
+        if token is None and self._find_session is not None:
+            token = self._find_session(digest)
         if token is None or not hmac.compare_digest(token.sha256, digest) or token.is_expired(datetime.now(UTC)):
             return None
         return token
@@ -250,7 +257,11 @@ class TokenBook:
     def record_use(self, token: Token) -> None:
         """Note that a token is used today, once a day."""
         today = datetime.now(UTC).date().isoformat()
-        if self._path is None or today in (token.last_used_on, self._recorded.get(token.id)):
+        if (
+            self._path is None
+            or token.sha256 not in self._by_digest
+            or today in (token.last_used_on, self._recorded.get(token.id))
+        ):
             return
         self._recorded[token.id] = today
         try:

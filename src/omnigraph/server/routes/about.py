@@ -6,14 +6,14 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
-from omnigraph.errors import Json
+from omnigraph.errors import Json, Unauthorized
 from omnigraph.graph import GraphInfo
 from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN
 from omnigraph.server.calls import Answer, Route, ServerCall, make_gate
 from omnigraph.server.gate import ANY_TOKEN, PUBLIC, Action, Gate, ask_graph, ask_place, ask_server, list_actions
 from omnigraph.server.request_log import METRICS_TYPE
-from omnigraph.server.requests import ReadPlace
+from omnigraph.server.requests import ReadPlace, RequestModel
 from omnigraph.server.settings import ServedGraph
 from omnigraph.server.wire import id_of, info_to_wire, snapshot_to_wire
 
@@ -47,6 +47,21 @@ def get_readiness(call: ServerCall) -> Answer:
         },
         status=503 if hosting.is_draining else 200,
     )
+
+
+class SessionFields(RequestModel):
+    """The one-time code of a link."""
+
+    code: str
+
+
+def begin_session(call: ServerCall) -> Answer:
+    """Exchange the one-time code of the link that the server printed for a token."""
+    found = call.hosting.sessions.exchange(call.fields(SessionFields).code)
+    if found is None:
+        raise Unauthorized("the code was used already, or is too old", hint="start the server again for a new link")
+    token, text = found
+    return Answer({"token": text, "actor": token.actor, "role": token.role, "expires_at": token.expires_at})
 
 
 def get_caller(call: ServerCall) -> Answer:
@@ -140,6 +155,7 @@ def get_snapshot(call: ServerCall) -> Answer:
 ROUTES: Final = (
     Route("GET", "/healthz", get_health, PUBLIC),
     Route("GET", "/readyz", get_readiness, PUBLIC),
+    Route("POST", "/session", begin_session, PUBLIC, body=SessionFields),
     Route("GET", "/whoami", get_caller, ANY_TOKEN),
     Route("GET", "/metrics", get_metrics, ask_server(Action.ADMIN), formats=(METRICS_TYPE,)),
     Route("GET", "/graphs", list_graphs, ask_server(Action.GRAPH_LIST)),
