@@ -220,6 +220,10 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
         everybody, _ = make_token(settings.actor or "anonymous", Role.ADMIN)
     elif settings.tokens is None:
         made, text = make_token(settings.actor or "local", Role.ADMIN, "made for this run")
+    opened = [
+        _open_or_quarantine(each, 1) if settings.is_quarantining else open_hosted_graph(each)
+        for each in settings.graphs
+    ]
     folder = TemporaryDirectory(prefix="omnigraph-server-")
     state_folder = Path(folder.name) if settings.state is None else settings.state
     sessions = SessionStore(state_folder)
@@ -227,9 +231,8 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
     traffic = Traffic()
     log = RequestLog(settings.audit, lambda: traffic.requests)
     state = ServerState(settings, {}, {}, book, everybody, Admission(settings.limits), log)
-    for each in settings.graphs:
-        opened = _open_or_quarantine(each, 1) if settings.is_quarantining else open_hosted_graph(each)
-        state = _with_graph(state, opened)
+    for each in opened:
+        state = _with_graph(state, each)
     uploads = Path(folder.name) / "uploads"
     uploads.mkdir()
     hosting = Hosting(
