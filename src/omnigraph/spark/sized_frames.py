@@ -28,7 +28,8 @@ MAX_BROADCAST_BYTES: Final = 8 * 1024 * 1024
 PARTITION_BYTES: Final = 64 * 1024 * 1024
 """The size of a task's input, about."""
 MAX_PARTITIONS: Final = 4_096
-_MIN_PARTITION_BYTES: Final = 1024 * 1024
+MIN_PARTITION_BYTES: Final = 1024 * 1024
+"""Less than this is not divided, however many cores are idle."""
 MAX_TASK_ROWS: Final = 1_000_000
 _MIN_TASK_ROWS: Final = 100_000
 """Smaller tasks would take longer to start than to run."""
@@ -104,7 +105,7 @@ def join_by_condition(left: SizedFrame, right: SizedFrame, condition: Column) ->
 
 def count_partitions(size: int, parallelism: int) -> int:
     """Return how many partitions to divide rows of this size in bytes into: none is large, and all cores have work."""
-    busy = min(parallelism, size // _MIN_PARTITION_BYTES)
+    busy = min(parallelism, size // MIN_PARTITION_BYTES)
     return max(1, min(MAX_PARTITIONS, max(busy, -(-size // PARTITION_BYTES))))
 
 

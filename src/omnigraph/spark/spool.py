@@ -84,7 +84,8 @@ class Spool:
         batches = list(read_frame_files(folder, [each.path for each in files]))
         for each in files:
             folder.delete(each.path)
-        return session.createDataFrame(pa.Table.from_batches(batches), frame.schema)
+        # Spark would divide even three rows among all cores.
+        return session.createDataFrame(pa.Table.from_batches(batches), frame.schema).coalesce(1)
 
 
 def _group_files(files: Iterable[SpooledFile]) -> Iterator[list[str]]:

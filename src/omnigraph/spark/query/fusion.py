@@ -78,7 +78,8 @@ def _rank_entities(rows: MatchRows, variable: str, context: SparkQueryContext) -
     """Number the entities of a variable by the best rank among their rows."""
     rank = fn.min(fn.struct(*(rows.slots[slot] for slot in RANK_SLOTS)))
     id_, key = rows.id_of(variable), context.new_column()
-    return number_entities(rows.frame.groupBy(id_).agg(rank.alias(key)).select(key, id_), context)
+    best = context.gather(rows.frame.groupBy(id_).agg(rank.alias(key)).select(key, id_))
+    return number_entities(best, context)
 
 
 def _score_entities(rankings: Sequence[DataFrame], k: int, context: SparkQueryContext) -> DataFrame:

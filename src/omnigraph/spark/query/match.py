@@ -12,7 +12,7 @@ from functools import reduce
 from typing import cast
 
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from omnigraph.language.query import Predicate
@@ -51,7 +51,7 @@ from omnigraph.spark.query.paths import find_paths
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
 from omnigraph.spark.query.search import rank_key, scan_entities
 from omnigraph.spark.query.walk import NodePairs, find_destinations, orient_edges
-from omnigraph.spark.sized_frames import SizedFrame, hint_join
+from omnigraph.spark.sized_frames import JoinKind, SizedFrame, hint_join
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
@@ -216,7 +216,7 @@ def _take_top_ranked(plan: TopRanked, rows: MatchRows, context: SparkQueryContex
     """Return the rows of the best entities, each with the rank key of its entity."""
     id_, key, entity = rows.id_of(plan.ranking.target.variable), context.new_column(), context.new_column()
     known = rows.frame.select(rank_key(plan.ranking, rows, context).alias(key), fn.col(id_).alias(entity))
-    best = known.where(fn.col(key).isNotNull()).distinct()
+    best = context.gather(known.where(fn.col(key).isNotNull()).distinct())
     limit = context.query.resolve_total(plan.limit, plan.skip)
     if limit is not None:
         best = take_first(best, [fn.col(key), fn.col(entity)], limit)
@@ -239,14 +239,14 @@ def _apply_block(
     known = SizedFrame(witnesses, found.max_rows, PAIR_BYTES * max(1, len(keys)))
     match plan:
         case With():
-            return replace(rows, frame=hint_join(rows.frame, known, _same_outer(ids, keys), "left_semi"))
+            return replace(rows, frame=_join_outer(rows.frame, known, ids, keys, "left_semi", context))
         case Without():
-            return replace(rows, frame=hint_join(rows.frame, known, _same_outer(ids, keys), "left_anti"))
+            return replace(rows, frame=_join_outer(rows.frame, known, ids, keys, "left_anti", context))
         case Mark():
             mark = context.new_column()
             marked = witnesses.distinct().withColumn(mark, fn.lit(True))  # noqa: FBT003  a value, not a switch
             sized = SizedFrame(marked, known.max_rows, known.row_bytes)
-            joined = hint_join(rows.frame, sized, _same_outer(ids, keys), "left").drop(*keys)
+            joined = _join_outer(rows.frame, sized, ids, keys, "left", context).drop(*keys)
             is_marked = joined.withColumn(mark, fn.col(mark).isNotNull())
             return replace(rows, frame=is_marked, slots={**rows.slots, (plan.name, MARK): mark})
 
@@ -265,15 +265,33 @@ def _join_optional(
     bound = {slot: column for slot, column in found.slots.items() if slot[0] in plan.variables}
     outer = [fn.col(id_).alias(key) for id_, key in zip(ids, keys, strict=True)]
     matches = found.frame.select(*outer, *bound.values())
-    return MatchRows(rows.frame.join(matches, _same_outer(ids, keys), "left").drop(*keys), {**rows.slots, **bound})
+    known = SizedFrame(matches, found.max_rows, found.row_bytes)
+    joined = _join_outer(rows.frame, known, ids, keys, "left", context).drop(*keys)
+    return MatchRows(joined, {**rows.slots, **bound})
 
 
 def _execute_inner(
     plan: With | Without | Mark | Optional, rows: MatchRows, required: RequiredAttributes, context: SparkQueryContext
 ) -> MatchRows:
     outer = rows.select_variables(plan.outer)
-    distinct = outer.frame.dropDuplicates([rows.id_of(variable) for variable in plan.outer])
+    keys = [rows.id_of(variable) for variable in plan.outer]
+    distinct = outer.frame.dropDuplicates(keys)
+    if keys:
+        distinct = context.gather(distinct)
     return execute_match(plan.inner, required, context, replace(outer, frame=distinct))
+
+
+def _join_outer(
+    rows: DataFrame,
+    found: SizedFrame,
+    ids: list[str],
+    keys: list[str],
+    how: JoinKind,
+    context: SparkQueryContext,
+) -> DataFrame:
+    """Join rows with what a block found for their outer entities."""
+    joined = hint_join(rows, found, _same_outer(ids, keys), how)
+    return joined if found.can_broadcast or not ids else context.gather(joined)
 
 
 def _same_outer(ids: list[str], keys: list[str]) -> Column:

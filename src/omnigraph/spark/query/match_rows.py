@@ -6,6 +6,7 @@ variables whose names differ only in case, which Spark treats as equal, stay apa
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -18,7 +19,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.language.query import Distance, TextMatch, TextScore, TraversalDirection
 from omnigraph.language.schema import TableKey
 from omnigraph.read.context import QueryContext
-from omnigraph.spark.sized_frames import SizedFrame, count_partitions, join_pairs
+from omnigraph.spark.sized_frames import MIN_PARTITION_BYTES, SizedFrame, count_partitions, join_pairs
 from omnigraph.spark.source import SparkSnapshot
 from omnigraph.spark.spool import Spool
 
@@ -28,6 +29,8 @@ MARK: Final = "mark"
 _MAX_LIMIT: Final = 2**31 - 1
 """The largest limit that Spark accepts."""
 _MAX_COUNT: Final = 2**63 - 1
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_log = logging.getLogger("omnigraph")
 _NUMBER: Final = "number"
 PAIR_BYTES: Final = 64
 """The size of a pair of ids, about."""
@@ -80,7 +83,34 @@ class SparkQueryContext:
 
     def count_partitions(self) -> int:
         """Return how many partitions rows are shuffled to: as many as follow from the size of the data."""
-        return count_partitions(self.data_bytes, self.spool.parallelism)
+        # Spark is asked for its cores only if they matter.
+        cores = self.spool.parallelism if self.data_bytes >= MIN_PARTITION_BYTES else 1
+        return count_partitions(self.data_bytes, cores)
+
+    def gather(self, shuffled: DataFrame) -> DataFrame:
+        """Return a frame that Spark has just shuffled, in fewer tasks if its setting makes more than the data need.
+
+        Spark aggregates before such a shuffle, which a shuffle of our own would prevent. Tasks can be made fewer after
+        it, with and without adaptive execution; more tasks than ``spark.sql.shuffle.partitions`` cannot.
+        """
+        count = self._needed_partitions()
+        return shuffled if count is None else shuffled.coalesce(count)
+
+    def _needed_partitions(self) -> int | None:
+        """Return how many partitions the data need; None if Spark's setting has no more, or is no number."""
+        text = self.tables.session.conf.get(_SHUFFLE_PARTITIONS) or ""
+        if not text.isdecimal() or int(text) <= 1:
+            return None
+        needed = self.count_partitions()
+        if needed > int(text):
+            _log.warning(
+                "a query shuffles up to %d MB to %s partitions; set %s to %d or more if its tasks spill",
+                self.data_bytes >> 20,
+                text,
+                _SHUFFLE_PARTITIONS,
+                needed,
+            )
+        return needed if needed < int(text) else None
 
     @property
     def max_walk_rounds(self) -> int:
@@ -168,16 +198,19 @@ def bind_rows(found: SizedFrame, variable: str, properties: Iterable[str], conte
     return MatchRows(frame, slots, found.max_rows, found.row_bytes)
 
 
-def sort_rows(frame: DataFrame, order: Sequence[Column]) -> DataFrame:
-    """Sort rows; leave them as they are if the order is empty."""
-    return frame.orderBy(*order) if order else frame
+def sort_rows(frame: DataFrame, order: Sequence[Column], context: SparkQueryContext) -> DataFrame:
+    """Sort rows; leave them as they are if the order is empty. As many tasks sort as follow from the data."""
+    if not order:
+        return frame
+    return frame.repartitionByRange(context.count_partitions(), *order).sortWithinPartitions(*order)
 
 
 def take_first(frame: DataFrame, order: Sequence[Column], most: int) -> DataFrame:
     """Return the first ``most`` rows in an order; any ``most`` rows if the order is empty."""
     if most <= _MAX_LIMIT:
-        return sort_rows(frame, order).limit(most)
+        return (frame.orderBy(*order) if order else frame).limit(most)
     # Spark cannot limit to that many rows, so one task numbers all of them.
     running = Window.orderBy(*(order or [fn.lit(0)])).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     numbered = frame.withColumn(_NUMBER, fn.count(fn.lit(1)).over(running))
-    return sort_rows(numbered.where(fn.col(_NUMBER) <= fn.lit(min(most, _MAX_COUNT))).drop(_NUMBER), order)
+    first = numbered.where(fn.col(_NUMBER) <= fn.lit(min(most, _MAX_COUNT))).drop(_NUMBER)
+    return first.orderBy(*order) if order else first

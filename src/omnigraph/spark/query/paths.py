@@ -68,7 +68,8 @@ def find_paths(plan: Expand | Connect, path: str, rows: MatchRows, context: Spar
         found = [_find_starts(start, columns).limit(0)]
         return _make_pairs(found[0], start, slots, hop.max_rows)
     if plan.minimum == plan.maximum == 1:
-        return _make_pairs(columns.take_smallest(_start_paths(hop, edge, columns)), start, slots, hop.max_rows)
+        smallest = context.gather(columns.take_smallest(_start_paths(hop, edge, columns)))
+        return _make_pairs(smallest, start, slots, hop.max_rows)
     reached = _walk_paths(plan, start, (hop, edge), columns, context)
     return _make_pairs(reached.frame, start, slots, reached.max_rows)
 
@@ -120,14 +121,14 @@ def _walk_paths(
             columns.grow(columns.nodes, fn.col(pairs.destination)),
             columns.grow(columns.edges, fn.col(edge)),
         )
-        return columns.take_smallest(hint_join(ahead, visited, columns.keys, "left_anti"))
+        return context.gather(columns.take_smallest(hint_join(ahead, visited, columns.keys, "left_anti")))
 
     begin = replace(start, frame=_find_starts(start, columns))
     frontiers = find_frontiers(begin, advance, plan.maximum, context)
     found = frontiers[plan.minimum :]
     if 1 <= plan.minimum <= len(frontiers):
         looped = _follow_loops(frontiers[plan.minimum - 1], pairs.self_loops(), edge, columns)
-        found.append(context.spool.keep(looped))
+        found.append(context.spool.keep(context.gather(looped)))
     context.spool.release(frontiers[: plan.minimum])
     present = [each for each in found if each.max_rows]
     return union_sized(present) if present else SizedFrame(begin.frame.limit(0), 0, _PATH_BYTES)

@@ -63,9 +63,15 @@ class _SortAndLimit:
     """Where the limit ends, counted from the first row that is not shown."""
     skip: int = 0
 
-    def apply(self, frame: DataFrame, order: list[Column]) -> DataFrame:
+    def apply(self, frame: DataFrame, order: list[Column], context: SparkQueryContext) -> DataFrame:
         """Sort a frame, skip some rows and keep the first of the others."""
-        found = sort_rows(frame, order) if self.end is None else take_first(frame, order, self.end)
+        if self.end is not None:
+            found = take_first(frame, order, self.end)
+        elif self.skip and order:
+            # Only its own sort tells Spark which rows are skipped.
+            found = frame.orderBy(*order)
+        else:
+            found = sort_rows(frame, order, context)
         return found.offset(self.skip) if self.skip else found
 
 
@@ -137,7 +143,7 @@ def _project(plan: Project, top: _SortAndLimit, context: SparkQueryContext) -> D
     rows = execute_match(top.below, find_required_attributes(plan, context.query), context)
     order = [] if top.sort is None else _row_order(top.sort, rows, context)
     values = {each.name: evaluate(each.expression, rows, context.query) for each in plan.columns}
-    return top.apply(rows.frame, order).select(*_name_columns(plan.columns, values))
+    return top.apply(rows.frame, order, context).select(*_name_columns(plan.columns, values))
 
 
 def _row_order(sort: Sort, rows: MatchRows, context: SparkQueryContext) -> list[Column]:
@@ -160,7 +166,7 @@ def _show_columns(top: _SortAndLimit, columns: tuple[TypedColumn, ...], context:
     rows = _execute_columns(top.below, context)
     names = {str(attribute): column for (_, attribute), column in rows.slots.items()}
     order = [] if top.sort is None else _column_order(top.sort, names)
-    return top.apply(rows.frame, order).select(
+    return top.apply(rows.frame, order, context).select(
         *_name_columns(columns, {name: fn.col(column) for name, column in names.items()})
     )
 
@@ -213,6 +219,8 @@ def _group(group: Group, context: SparkQueryContext) -> MatchRows:
     ]
     # Without aggregates the groups are the distinct rows.
     frame = rows.frame.groupBy(*keys).agg(*aggregates) if aggregates else rows.frame.select(*keys).distinct()
+    if keys:
+        frame = context.gather(frame)
     return MatchRows(frame, {(RESULT, name): column for name, column in names.items()})
 
 

@@ -58,7 +58,7 @@ def find_destinations(plan: Expand | Connect, rows: MatchRows, context: SparkQue
 def _remove_duplicates(pairs: NodePairs, context: SparkQueryContext) -> DataFrame:
     """Return each pair once. Many of them are shuffled to as many partitions as follow from their size."""
     if pairs.sized.can_broadcast:
-        return pairs.frame.distinct()
+        return context.gather(pairs.frame.distinct())
     return pairs.frame.repartition(context.count_partitions(), pairs.source, pairs.destination).distinct()
 
 
@@ -97,7 +97,7 @@ def start_at(variable: str, rows: MatchRows, context: SparkQueryContext) -> Node
     source, destination = context.new_column(), context.new_column()
     id_ = fn.col(rows.id_of(variable))
     starts = rows.frame.select(id_.alias(source), id_.alias(destination)).distinct()
-    return NodePairs(starts, source, destination, UNKNOWN_ROWS)
+    return NodePairs(context.gather(starts), source, destination, UNKNOWN_ROWS)
 
 
 def _walk(start: NodePairs, hop: NodePairs, plan: Expand | Connect, context: SparkQueryContext) -> NodePairs:
@@ -105,7 +105,8 @@ def _walk(start: NodePairs, hop: NodePairs, plan: Expand | Connect, context: Spa
     keys = [start.source, start.destination]
 
     def advance(frontier: SizedFrame, visited: SizedFrame) -> DataFrame:
-        return hint_join(_advance(frontier, start, hop).distinct(), visited, keys, "left_anti")
+        ahead = _advance(frontier, start, hop).distinct()
+        return context.gather(hint_join(ahead, visited, keys, "left_anti"))
 
     frontiers = find_frontiers(start, advance, plan.maximum, context)
     destinations = frontiers[plan.minimum :]
@@ -114,7 +115,7 @@ def _walk(start: NodePairs, hop: NodePairs, plan: Expand | Connect, context: Spa
         # anyway.
         nearer = frontiers[plan.minimum - 1]
         loops = _select_looped(nearer, start, hop, plan.written_left).distinct()
-        destinations.append(context.spool.keep(loops))
+        destinations.append(context.spool.keep(context.gather(loops)))
     context.spool.release(frontiers[: plan.minimum])
     found = [each for each in destinations if each.max_rows]
     if not found:
