@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 import pytest
@@ -137,7 +137,7 @@ def counted_tasks(spark: SparkSession) -> Generator[Callable[[], list[int]]]:
 
     def count() -> list[int]:
         jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
-        stages = {stage for job in jobs for stage in job.stageIds}
+        stages = {stage for job in jobs for stage in cast("list[int]", job.stageIds)}
         return [info.numTasks for info in map(tracker.getStageInfo, stages) if info is not None]
 
     yield count
