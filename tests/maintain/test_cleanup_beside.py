@@ -253,3 +253,34 @@ def test_a_lost_file_is_not_blamed_on_cleanup(ports: Graph) -> None:
     for each in (table, ports.snapshot().table("Port")):
         with pytest.raises(StorageError, match="Not found"):
             each.scan().read_all()
+
+
+# --------------------------------------------------------------------------------------------- handles that remember
+
+
+@pytest.mark.parametrize("named_by", ["branch", "tag", "merge"])
+def test_a_version_that_this_handle_committed_is_looked_for_before_anybody_refers_to_it(
+    ports: Graph, named_by: str
+) -> None:
+    """The table is still open here, but cleanup of another process has removed the version."""
+    ports.create_branch("dev")
+    ports.create_tag("old", ports.commits()[3].id)
+    mine = add(ports, "mine")
+    other = omnigraph.open(ports.uri)
+    source = Graph(ports._manifest, "rw", "tests")
+
+    def overtake() -> None:
+        add(other, "theirs")
+        cleanup_now(other, 1)
+
+    if named_by == "merge":
+        with pytest.raises(ConflictError, match="was merged, and cleanup removed"):
+            merge_overtaken(source, "main", "dev", overtake)
+    else:
+        overtake()
+        create = ports.create_branch if named_by == "branch" else ports.create_tag
+        with pytest.raises(HistoryGone, match="removed by cleanup"):
+            create("late", mine)
+    again = omnigraph.open(ports.uri)
+    assert all(shown(again, branch.name) for branch in again.branches())
+    assert again.verify().findings == ()

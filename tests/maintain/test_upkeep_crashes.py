@@ -16,6 +16,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import HistoryGone
 from omnigraph.graph import Graph
+from omnigraph.maintain import cleanup as cleanups
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.branches import fork_table
 from omnigraph.storage import table_upkeep
@@ -88,6 +89,8 @@ def leave_orphans(graph: Graph) -> None:
 
 
 def cleanup_at(uri: str) -> None:
+    """Cleanup in many turns, of two versions each."""
+    cleanups._FILES_AT_ONCE, cleanups.TURN_SECONDS = 2, 0.0  # pyright: ignore[reportConstantRedefinition, reportPrivateUsage]  in a process of its own
     cleanup(open_unhealed(uri)._manifest, KEPT, confirm=True, stale_after=AT_ONCE, grace=AT_ONCE)
 
 

@@ -1,20 +1,26 @@
 """Clean up a graph: remove versions that no kept commit needs, forks of deleted branches, and uncommitted files.
 
-Deletes nothing unless confirmed. It runs under the refs lock, so that no new branch or tag can need what is about to be
-deleted. Readers and writers go on: what a live branch shows, or what was the newest an hour ago, is never deleted.
+Deletes nothing unless confirmed. It works in turns: whatever is slow happens without a lock, and each turn holds the
+refs lock for a few milliseconds, in which no new branch, tag or merge can need what is being deleted. Each turn first
+looks whether the plan still holds; a process that dies between two turns leaves nothing that others could trip over.
+Readers and writers go on: what a live branch shows, or what was the newest an hour ago, is never deleted.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from functools import partial
+from time import monotonic
+from typing import Final, TypeVar
 
 from omnigraph.defaults import COMMITS_TO_KEEP
-from omnigraph.errors import NotFound, ParameterError, StorageError
+from omnigraph.errors import NotFoundError, ParameterError, StorageError
+from omnigraph.maintain.cleanup_turns import TURN_SECONDS, CleanupTurns
 from omnigraph.maintain.orphans import (
     STALE_AFTER,
     OrphanFile,
@@ -25,22 +31,36 @@ from omnigraph.maintain.orphans import (
     sum_file_sizes,
 )
 from omnigraph.maintain.retention import READER_GRACE, RetentionPlan, RetentionPolicy, plan_retention
+from omnigraph.maintain.version_removal import (
+    BranchVersions,
+    DoomedFiles,
+    VersionFile,
+    find_doomed_files,
+    find_unneeded,
+    list_dataset_versions,
+    list_protected,
+)
 from omnigraph.manifest.branches import has_rows_where, remove_leftover_branch
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
 from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.storage import table_writes as tables
 from omnigraph.storage.lance_internals import VERSIONS_FOLDER, BranchRef, branch_ref_path
-from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
-from omnigraph.storage.objects import Objects
+from omnigraph.storage.locks import branch_lock
+from omnigraph.storage.objects import ObjectInfo, Objects
 from omnigraph.storage.table import Table, open_table
-from omnigraph.storage.table_versions import estimate_freed_bytes, list_versions
 from omnigraph.write.commit import finish_removals, heal, heal_all
 
 _OPERATION: Final = "cleanup"
 """The name of the operation that empties a dropped table."""
 _AGE: Final = re.compile(r"(\d+)\s*([smhdw])")
+_FILES_AT_ONCE: Final = 16
+_OBJECTS_AT_ONCE: Final = 1000
+"""How many objects of a store one request deletes."""
+_TRIES: Final = 4
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +100,17 @@ def cleanup(
     """Delete what only commits need that are neither among the newest of a branch nor young, and stale orphans."""
     policy = _build_policy(keep, older_than, grace)
     now = datetime.now(UTC)
-    with refs_lock(manifest.location, manifest.locks) as refs:
+    heal_all(manifest)
+    turns = CleanupTurns(manifest, partial(plan_retention, manifest, policy, now))
+    with turns.take() as refs:
         finish_removals(manifest, refs)
-        # Under the refs lock, so that no dead merge is left that could still adopt a version.
-        heal_all(manifest)
-        retention = plan_retention(manifest, policy, now)
-        run = _CleanupRun(manifest, refs, retention, now, stale_after, confirm)
-        found = list(run.reclaim_all())
+    found = list(_CleanupRun(manifest, turns, now, stale_after, confirm).reclaim_all())
     counts, sizes = Counter[ReclaimKind](), Counter[ReclaimKind]()
     for each in found:
         counts[each.kind] += each.count
         sizes[each.kind] += each.bytes
     reclaimed = tuple(Reclaimed(kind, counts[kind], sizes[kind]) for kind in ReclaimKind if counts[kind])
-    return Cleaned(confirm, len(retention.commits), retention.others, reclaimed)
+    return Cleaned(confirm, len(turns.plan.commits), turns.plan.others, reclaimed)
 
 
 def _build_policy(keep: int | None, older_than: timedelta | str | None, grace: timedelta) -> RetentionPolicy:
@@ -124,70 +142,98 @@ def parse_age(text: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class _CleanupRun:
-    """One cleanup, under the refs lock. Unless confirmed, it only reports what it would delete."""
+    """One cleanup. Unless confirmed, it only reports what it would delete."""
 
     manifest: Manifest
-    refs: HeldLock
-    retention: RetentionPlan
+    turns: CleanupTurns
     now: datetime
     stale_after: timedelta
     confirm: bool
+    unused_forks: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The forks of each dataset that this run deletes."""
+    existing: dict[str, list[BranchVersions]] = field(default_factory=dict[str, list[BranchVersions]])
+    """The versions of each dataset before the plan was made. Later ones are never deleted."""
+    emptied: dict[str, int] = field(default_factory=dict[str, int])
+    """The version of each table that this run emptied."""
 
     def reclaim_all(self) -> Iterator[Reclaimed]:
         """Clean up all datasets. The forks of a dataset go before its versions, which they depend on."""
         yield from self._reclaim_half_made_branches()
-        for table_key, location in self._list_tables():
-            root = open_table(self.manifest.location.join(location), None, None, self.manifest.access)
+        known = self._list_tables()
+        for table_key, location in known:
+            root = self._open_root(location)
             yield from self._reclaim_half_made_forks(table_key, location, root)
             yield from self._reclaim_forks(table_key, location, root)
-            yield from self._reclaim_dropped_table(location, root)
-            yield from self._reclaim_table_versions(location, root)
+        locations = [location for _, location in known]
+        for location in (*locations, DIRECTORY):
+            listing = partial(list_dataset_versions, self.manifest, location, self.unused_forks[location])
+            self.existing[location] = _try_again(listing)
+        self.turns.prepare_plan()
+        for location in locations:
+            is_dropped = self._empty_dropped_table(location)
+            yield from self._reclaim_versions(
+                ReclaimKind.DROPPED if is_dropped else ReclaimKind.TABLE_VERSIONS, location
+            )
             yield from self._reclaim_orphans(location)
-        yield from self._reclaim_manifest_versions()
+        yield from self._reclaim_versions(ReclaimKind.MANIFEST_VERSIONS, DIRECTORY)
         yield from self._reclaim_orphans(DIRECTORY)
         objects, files = find_dead_loads(self.manifest, self.now, self.stale_after)
-        yield from self._delete_files(objects, files)
+        yield from self._delete_orphans(objects, files)
 
     def _list_tables(self) -> list[tuple[str, str]]:
         """Return the key and location of every table that a live branch has or had."""
         found: dict[str, str] = {}
-        for name in branch_names(self.manifest):
-            found |= {location: key for key, location in self.manifest.view(name).tables.locations.items()}
+        for locations in _try_again(self._list_locations):
+            found |= {location: key for key, location in locations.items()}
         known = [(key, location) for location, key in sorted(found.items())]
         return [
             (key, location) for key, location in known if self.manifest.objects.list(f"{location}/{VERSIONS_FOLDER}")
         ]
 
+    def _list_locations(self) -> list[Mapping[str, str]]:
+        return [self.manifest.view(name).tables.locations for name in branch_names(self.manifest)]
+
+    def _open_root(self, location: str) -> Table:
+        return open_table(self.manifest.location.join(location), None, None, self.manifest.access)
+
     # ----------------------------------------------------------------------------------------- forks
 
     def _reclaim_half_made_branches(self) -> Iterator[Reclaimed]:
         """Remove branches of the graph that a power cut left half-made. They are not listed, so nobody uses them."""
+        for name in self._list_half_made_branches():
+            with self.turns.take() as refs:
+                if name not in self._list_half_made_branches():
+                    continue
+                if self.confirm:
+                    refs.check()
+                yield self._remove_leftover(DIRECTORY, name)
+
+    def _list_half_made_branches(self) -> list[str]:
         main = self.manifest.open(MAIN)
         live = {*self.manifest.list_refs()}
-        for name in sorted({*main.list_forks(), *main.list_damaged_refs()} - live):
-            yield self._remove_leftover(DIRECTORY, name)
+        return sorted({*main.list_forks(), *main.list_damaged_refs()} - live)
 
     def _remove_leftover(self, location: str, name: str) -> Reclaimed:
         size = sum_file_sizes(self.manifest.objects.list(f"{location}/tree/{name}"))
         if self.confirm:
-            self.refs.check()
             remove_leftover_branch(self.manifest, location, name)
         return Reclaimed(ReclaimKind.FORKS, 1, size)
 
     def _reclaim_half_made_forks(self, table_key: str, location: str, root: Table) -> Iterator[Reclaimed]:
-        """Remove forks whose refs a power cut left half-written: while one is there, Lance drops nothing."""
-        live = branch_names(self.manifest)
+        """Remove forks whose refs a power cut left half-written: while one is there, Lance lists no branch."""
         for name in root.list_damaged_refs():
-            if _is_referenced(self.manifest, live, table_key, name):
-                raise StorageError(
-                    f"the ref of the fork of '{table_key}' on '{name}' is damaged, and commits need the fork",
-                    hint=f"restore {location}/{branch_ref_path(name)} from a copy",
-                    details={"table_key": table_key, "branch": name},
-                )
-            with branch_lock(self.manifest.location, name, self.manifest.locks):
-                # A writer may have re-created the fork meanwhile.
-                if name in root.list_damaged_refs():
-                    yield self._remove_leftover(location, name)
+            with self.turns.take() as refs:
+                if _is_referenced(self.manifest, branch_names(self.manifest), table_key, name):
+                    raise StorageError(
+                        f"the ref of the fork of '{table_key}' on '{name}' is damaged, and commits need the fork",
+                        hint=f"restore {location}/{branch_ref_path(name)} from a copy",
+                        details={"table_key": table_key, "branch": name},
+                    )
+                with branch_lock(self.manifest.location, name, self.manifest.locks):
+                    # A writer may have re-created the fork meanwhile.
+                    if name in root.list_damaged_refs():
+                        refs.check()
+                        yield self._remove_leftover(location, name)
 
     def _reclaim_forks(self, table_key: str, location: str, root: Table) -> Iterator[Reclaimed]:
         """Delete the forks that no live branch refers to: their branch was deleted, or their writer died."""
@@ -200,94 +246,166 @@ class _CleanupRun:
         ]
         for name in _sort_children_first(forks, orphans):
             size = sum_file_sizes(self.manifest.objects.list(f"{location}/tree/{name}"))
-            if name in live:
-                if not self._reclaim_fork_of_live_branch(table_key, root, name):
-                    continue
-            elif self.confirm:
-                self.refs.check()
-                tables.delete_table_branch(root, name)
-            yield Reclaimed(ReclaimKind.FORKS, 1, size)
+            if self._delete_fork(table_key, root, name):
+                self.unused_forks[location].add(name)
+                yield Reclaimed(ReclaimKind.FORKS, 1, size)
 
-    def _reclaim_fork_of_live_branch(self, table_key: str, root: Table, name: str) -> bool:
-        """Delete a fork under the lock of its branch, unless a writer has published it meanwhile."""
-        with branch_lock(self.manifest.location, name, self.manifest.locks) as held:
-            heal(self.manifest, held, name)
-            if _is_referenced(self.manifest, [name], table_key, name):
-                return False
-            if self.confirm:
-                held.check()
-                self.refs.check()
-                tables.delete_table_branch(root, name)
-            return True
+    def _delete_fork(self, table_key: str, root: Table, name: str) -> bool:
+        """Delete a fork, under the lock of its branch if that lives, unless somebody needs it by now."""
+        with self.turns.take() as refs:
+            live = branch_names(self.manifest)
+            is_live = name in live
+            with branch_lock(self.manifest.location, name, self.manifest.locks) if is_live else nullcontext() as held:
+                if held is not None:
+                    heal(self.manifest, held, name)
+                if _is_referenced(self.manifest, live, table_key, name):
+                    return False
+                if self.confirm:
+                    if held is not None:
+                        held.check()
+                    refs.check()
+                    tables.delete_table_branch(root, name)
+                return True
 
     # ----------------------------------------------------------------------------------------- dropped tables
 
-    def _reclaim_dropped_table(self, location: str, root: Table) -> Iterator[Reclaimed]:
-        """Empty a table that no kept commit shows. The table itself stays: the type may be added again."""
-        if self.retention.versions.get(location) or not root.count_rows():
-            return
-        files = self.manifest.objects.list(f"{location}/data")
+    def _empty_dropped_table(self, location: str) -> bool:
+        """Empty a table that no kept commit shows, and return whether it is one.
+
+        The table itself stays: the type may be added again.
+        """
+        root = self._open_root(location)
+        if self.turns.plan.versions.get(location) or not root.count_rows():
+            return False
         if not self.confirm:
-            yield Reclaimed(ReclaimKind.DROPPED, 1, sum_file_sizes(files))
-            return
-        self.refs.check()
-        empty = tables.commit(root, tables.overwrite(root, root.schema.empty_table()), _OPERATION)
-        self.refs.check()
-        yield Reclaimed(
-            ReclaimKind.DROPPED,
-            1,
-            tables.drop_versions(empty, [each for each in list_versions(empty) if each < empty.version]),
-        )
+            return True
+        with self.turns.take_planned() as refs:
+            root = self._open_root(location)
+            if self.turns.plan.versions.get(location):
+                return False
+            refs.check()
+            empty = tables.commit(root, tables.overwrite(root, root.schema.empty_table()), _OPERATION)
+            self.emptied[location] = empty.version
+            return True
 
     # ----------------------------------------------------------------------------------------- versions
 
-    def _reclaim_table_versions(self, location: str, root: Table) -> Iterator[Reclaimed]:
-        kept = self.retention.versions.get(location, frozenset())
-        forks = root.list_forks()
-        # Lance itself keeps the version that a fork starts from, but not its transaction file.
-        starts = {(ref.parent or MAIN, ref.parent_version) for ref in forks.values()}
-        for name in (MAIN, *forks):
-            try:
-                table = root if name == MAIN else open_table(root.uri, name, None, self.manifest.access)
-            except NotFound:
-                # The ref of a fork that was never finished: the next write to it re-creates the fork.
-                continue
-            head = self.retention.heads.get((location, name), table.version)
-            older = [version for version in list_versions(table) if version < head and version not in kept]
-            unneeded = [version for version in older if (name, version) not in starts]
-            yield from self._drop_versions(ReclaimKind.TABLE_VERSIONS, table, unneeded)
-
-    def _reclaim_manifest_versions(self) -> Iterator[Reclaimed]:
-        for name, first in self.retention.first_manifest_version.items():
-            table = self.manifest.open(name)
-            unneeded = [version for version in list_versions(table) if version < first]
-            yield from self._drop_versions(ReclaimKind.MANIFEST_VERSIONS, table, unneeded)
-
-    def _drop_versions(self, kind: ReclaimKind, table: Table, versions: Sequence[int]) -> Iterator[Reclaimed]:
-        if not versions:
+    def _reclaim_versions(self, kind: ReclaimKind, location: str) -> Iterator[Reclaimed]:
+        """Remove the versions of a dataset that the plan does not keep, then what only they needed."""
+        doomed = self._choose_versions(location)
+        count = 1 if kind is ReclaimKind.DROPPED else sum(map(len, doomed.values()))
+        if not any(doomed.values()):
             return
+        files = _try_again(partial(find_doomed_files, self.manifest, location, doomed))
         if not self.confirm:
-            yield Reclaimed(kind, len(versions), estimate_freed_bytes(table, versions))
+            yield Reclaimed(kind, count, files.bytes)
             return
-        self.refs.check()
-        freed = tables.drop_versions(table, versions)
-        # Lance keeps versions that a Lance tag of another program names.
-        remaining = set(list_versions(table))
-        yield Reclaimed(kind, sum(version not in remaining for version in versions), freed)
+        removed = self._delete_version_files(location, files)
+        self.manifest.objects.sync_deletions(each.info.path for each in removed)
+        unneeded = _try_again(partial(find_unneeded, self.manifest, location, files.candidates))
+        _delete_in_pieces(self.manifest.objects, unneeded)
+        size = sum(each.info.size for each in removed) + sum_file_sizes(unneeded)
+        yield Reclaimed(kind, 1 if kind is ReclaimKind.DROPPED else len(removed), size)
+
+    def _choose_versions(self, location: str) -> dict[str, frozenset[int]]:
+        """Return the versions of each branch of a dataset that nobody needs, by the plan."""
+        plan = self.turns.plan
+        if location == DIRECTORY:
+            return {
+                each.branch: frozenset(
+                    version for version in each.versions if version < plan.first_manifest_version.get(each.branch, 0)
+                )
+                for each in self.existing[location]
+            }
+        kept = plan.versions.get(location, frozenset())
+        # After the plan: a fork that was made since then starts at what the plan keeps.
+        protected = list_protected(self.manifest, location, self.unused_forks[location])
+        return {
+            each.branch: frozenset(
+                version
+                for version in each.versions
+                if version < self._find_head(plan, location, each)
+                and version not in kept
+                and (each.branch, version) not in protected
+            )
+            for each in self.existing[location]
+        }
+
+    def _find_head(self, plan: RetentionPlan, location: str, listed: BranchVersions) -> int:
+        newest = max(listed.versions, default=0)
+        if listed.branch == MAIN and location in self.emptied:
+            return self.emptied[location]
+        return plan.heads.get((location, listed.branch), newest)
+
+    def _delete_version_files(self, location: str, files: DoomedFiles) -> list[VersionFile]:
+        """Delete the files of versions, turn by turn, oldest first; return those that the plan did not come to keep."""
+        # What is newer must be safe before what is older is gone.
+        self.manifest.sync()
+        waiting, removed = list(files.versions), list[VersionFile]()
+        at_once = _FILES_AT_ONCE if self.manifest.location.is_local else _OBJECTS_AT_ONCE
+        while waiting:
+            with self.turns.take_planned() as refs:
+                doomed = self._choose_versions(location)
+                until = monotonic() + TURN_SECONDS
+                is_over = False
+                while waiting and not is_over:
+                    batch, waiting = waiting[:at_once], waiting[at_once:]
+                    unneeded = [each for each in batch if each.version in doomed[each.branch]]
+                    refs.check()
+                    self.manifest.objects.delete_all([each.info.path for each in unneeded])
+                    removed += unneeded
+                    is_over = monotonic() >= until
+        return removed
 
     # ----------------------------------------------------------------------------------------- orphans
 
     def _reclaim_orphans(self, location: str) -> Iterator[Reclaimed]:
-        found = list_dataset_files(self.manifest, location)
-        yield from self._delete_files(self.manifest.objects, find_orphans(found, self.now, self.stale_after))
+        found = _try_again(partial(list_dataset_files, self.manifest, location))
+        orphans = list(find_orphans(found, self.now, self.stale_after))
+        yield from self._delete_orphans(self.manifest.objects, [each for each in orphans if not _is_of_branch(each)])
+        yield from self._delete_branch_leftovers(location, [each for each in orphans if _is_of_branch(each)])
 
-    def _delete_files(self, objects: Objects, files: Iterable[OrphanFile]) -> Iterator[Reclaimed]:
-        orphans = list(files)
-        if self.confirm and orphans:
-            self.refs.check()
-            objects.delete_all([each.info.path for each in orphans])
+    def _delete_orphans(self, objects: Objects, orphans: Sequence[OrphanFile]) -> Iterator[Reclaimed]:
+        """Delete files that nobody can come to need: their names are random, and no version has them."""
+        if self.confirm:
+            _delete_in_pieces(objects, [each.info for each in orphans])
         for each in orphans:
             yield Reclaimed(each.kind, 1, each.info.size)
+
+    def _delete_branch_leftovers(self, location: str, orphans: Sequence[OrphanFile]) -> Iterator[Reclaimed]:
+        """Delete files in folders of deleted branches, unless such a branch was created again meanwhile."""
+        waiting = list(orphans)
+        while waiting:
+            batch, waiting = waiting[:_OBJECTS_AT_ONCE], waiting[_OBJECTS_AT_ONCE:]
+            if not self.confirm:
+                yield from (Reclaimed(each.kind, 1, each.info.size) for each in batch)
+                continue
+            with self.turns.take() as refs:
+                # The first writer to a new branch removes what an earlier one of the name has left.
+                live = tuple(f"{location}/tree/{name}/" for name in branch_names(self.manifest))
+                gone = [each for each in batch if not each.info.path.startswith(live)]
+                refs.check()
+                self.manifest.objects.delete_all([each.info.path for each in gone])
+            yield from (Reclaimed(each.kind, 1, each.info.size) for each in gone)
+
+
+def _is_of_branch(orphan: OrphanFile) -> bool:
+    return orphan.kind is ReclaimKind.FORKS
+
+
+def _delete_in_pieces(objects: Objects, files: Sequence[ObjectInfo]) -> None:
+    for start in range(0, len(files), _OBJECTS_AT_ONCE):
+        objects.delete_all([info.path for info in files[start : start + _OBJECTS_AT_ONCE]])
+
+
+def _try_again(read: Callable[[], Result]) -> Result:
+    """Read without a lock. A branch that is deleted, or another cleanup, can take away what is being read."""
+    for _ in range(_TRIES - 1):
+        try:
+            return read()
+        except (NotFoundError, StorageError):
+            continue
+    return read()
 
 
 def _is_referenced(manifest: Manifest, live: Iterable[str], table_key: str, fork: str) -> bool:

@@ -58,21 +58,25 @@ class DatasetFiles:
 
     def find_missing(self) -> Iterator[tuple[str, str, int]]:
         """Yield the needed files that do not exist: path, branch and version."""
-        existing = {self.locate(info)[1] for info in self.files}
+        existing = {locate_file(self.location, self.branches, info)[1] for info in self.files}
         for path, (branch, version) in sorted(self.needed.items()):
             # A version holds a copy of its transaction, so the file of it is not needed.
             if path not in existing and not path.startswith("_transactions/"):
                 yield path, branch, version
 
-    def locate(self, info: ObjectInfo) -> tuple[str | None, str]:
-        """Return the branch whose folder a file is in, and its path there; None for the folder of a deleted branch."""
-        path = info.path.removeprefix(f"{self.location}/")
-        if not path.startswith("tree/"):
-            return "main", path
-        for name in self.branches:
-            if path.startswith(f"tree/{name}/"):
-                return name, path.removeprefix(f"tree/{name}/")
-        return None, path
+
+def locate_file(location: str, branches: Iterable[str], info: ObjectInfo) -> tuple[str | None, str]:
+    """Return the branch whose folder a file is in, and its path there; None for the folder of a deleted branch.
+
+    Of two branches one of whose names begins with the other, the longer one comes first.
+    """
+    path = info.path.removeprefix(f"{location}/")
+    if not path.startswith("tree/"):
+        return "main", path
+    for name in branches:
+        if path.startswith(f"tree/{name}/"):
+            return name, path.removeprefix(f"tree/{name}/")
+    return None, path
 
 
 def list_dataset_files(manifest: Manifest, location: str) -> DatasetFiles:
@@ -98,7 +102,7 @@ def find_orphans(found: DatasetFiles, now: datetime, age: timedelta) -> Iterator
     for info in found.files:
         if now - info.modified < age:
             continue
-        branch, path = found.locate(info)
+        branch, path = locate_file(found.location, found.branches, info)
         kind = ReclaimKind.FORKS if branch is None else _kind_of(path, needed)
         if kind is not None:
             yield OrphanFile(kind, info)

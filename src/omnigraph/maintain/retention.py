@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -17,13 +18,16 @@ import pyarrow as pa
 
 from omnigraph.errors import StorageError
 from omnigraph.language.values import to_microseconds
-from omnigraph.manifest.handle import Manifest, branch_names
+from omnigraph.manifest.handle import Manifest, public_names
 from omnigraph.manifest.lineage import CREATED_VERSION, find_merge_bases
 from omnigraph.manifest.rows import MAIN, TABLE_TOMBSTONE, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import list_pins
 from omnigraph.manifest.state import ManifestView
+from omnigraph.manifest.tags import FOLDER as TAGS_FOLDER
 from omnigraph.manifest.tags import list_tags
 from omnigraph.storage.columns import column_of, to_list
+from omnigraph.storage.lance_internals import BranchRef
+from omnigraph.storage.objects import ObjectInfo
 
 READER_GRACE: Final = timedelta(hours=1)
 """How long a reader can keep using a commit that was the newest when it began."""
@@ -41,8 +45,19 @@ class RetentionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionBasis:
+    """What a plan was made from: the branches, the tags, and what the manifest showed on each branch."""
+
+    refs: Mapping[str, BranchRef]
+    tags: tuple[ObjectInfo, ...]
+    views: Mapping[str, ManifestView]
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionPlan:
     """What is kept. Table versions are numbers by dataset location, and are kept on every branch that has them."""
+
+    basis: RetentionBasis
 
     commits: frozenset[str]
     others: int
@@ -55,8 +70,12 @@ class RetentionPlan:
 
 
 def plan_retention(manifest: Manifest, policy: RetentionPolicy, now: datetime) -> RetentionPlan:
-    """Decide what is kept. Call it under the refs lock, so that no branch or tag is created or deleted meanwhile."""
-    views = {name: manifest.view(name, with_lineage=True) for name in branch_names(manifest)}
+    """Decide what is kept.
+
+    Without the refs lock branches and tags may be created or deleted meanwhile: :func:`follow_basis` tells.
+    """
+    basis = _read_basis(manifest)
+    views = basis.views
     kept = {name: dict(_select_commits(view, policy, now)) for name, view in views.items()}
     for tag in list_tags(manifest):
         commit = views[tag.branch].history.find(tag.commit) if tag.branch in views else None
@@ -75,12 +94,62 @@ def plan_retention(manifest: Manifest, policy: RetentionPolicy, now: datetime) -
     ids = frozenset(commit_id for commits in kept.values() for commit_id in commits)
     known = {commit_id for view in views.values() for commit_id in to_list(column_of(view.history.rows, "object_id"))}
     return RetentionPlan(
+        basis,
         ids,
         len(known - ids),
         _find_table_versions(manifest, views, kept),
         _heads_of(views),
         _find_first_manifest_versions(manifest, views, kept),
     )
+
+
+def _read_basis(manifest: Manifest) -> RetentionBasis:
+    refs, tags = manifest.list_refs(), tuple(manifest.objects.list(TAGS_FOLDER))
+    names = [MAIN, *public_names(refs)]
+    return RetentionBasis(refs, tags, {name: manifest.view(name, with_lineage=True) for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class LaterClaims:
+    """What was published after a plan was made: the new basis, and the table versions that new commits show."""
+
+    basis: RetentionBasis
+    versions: frozenset[tuple[str, int]]
+    """Each with the location of its table."""
+
+
+def follow_basis(manifest: Manifest, basis: RetentionBasis) -> LaterClaims | None:
+    """Return what was published since, under the refs lock; None if it takes a new plan to know what is kept.
+
+    That is so if branches or tags are others now, or if branches were merged: then their merge base is another one.
+    """
+    now = _read_basis(manifest)
+    if (now.refs, now.tags) != (basis.refs, basis.tags):
+        return None
+    claimed: set[tuple[str, int]] = set()
+    for name, view in now.views.items():
+        before = basis.views[name]
+        if view.version == before.version:
+            continue
+        table = manifest.open(name, view.version)
+        if not table.has_stable_row_ids or _has_merges_since(view, before.version):
+            return None
+        rows = table.scan(
+            columns=["table_key", "table_version"],
+            filter=f"_row_last_updated_at_version > {before.version} AND object_type = '{TABLE_VERSION}'",
+            after_fragment=before.newest_fragment,
+        ).read_all()
+        keys, versions = (to_list(column_of(rows, column)) for column in ("table_key", "table_version"))
+        claimed.update(
+            (view.tables.locations[cast("str", key)], cast("int", version))
+            for key, version in zip(keys, versions, strict=True)
+        )
+    return LaterClaims(now, frozenset(claimed))
+
+
+def _has_merges_since(view: ManifestView, version: int) -> bool:
+    newer = takewhile(lambda commit: commit.manifest_version > version, view.history.list_newest_first())
+    return any(commit.merged_parent is not None for commit in newer)
 
 
 def _select_commits(view: ManifestView, policy: RetentionPolicy, now: datetime) -> Iterator[tuple[str, CommitRecord]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from omnigraph.errors import (
@@ -55,7 +56,25 @@ COMPACTED_ROWS = 16_384
 _LONGEST_GAP: Final = 64
 """A version that follows after fewer missing ones is looked for. Without power durability a cut may leave such gaps."""
 
+_SURELY_KEPT: Final = 1800.0
+"""Cleanup keeps what was the newest version within the last hour. Clocks of two machines may differ."""
+
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTable:
+    """A table as this handle committed it: open, with the incarnation of its branch and the time of the commit."""
+
+    table: Table
+    incarnation: str | None
+    committed_at: float
+
+    def still_exists(self) -> bool:
+        """Return whether cleanup has surely not removed the version; where that takes a request, its age decides."""
+        if self.table.is_local:
+            return has_version_file(branch_uri(self.table.uri, self.table.branch), self.table.version)
+        return monotonic() - self.committed_at < _SURELY_KEPT
 
 
 class Manifest:
@@ -76,12 +95,10 @@ class Manifest:
         """Cache of what a sequence of schemas changed, by their hashes."""
         self.head_snapshots: dict[str, tuple[ManifestView, Snapshot]] = {}
         """Cache of the snapshot of each branch's head, with the view that it shows. Its tables stay open."""
-        self.committed: dict[str, Table] = {}
-        """The newest version of each table that was committed here on main, by its path, open for the next read."""
         self.lease_chains: defaultdict[str, LeaseChain] = defaultdict(LeaseChain)
         """What this handle knows about the lease of each branch."""
-        self._committed: dict[str, tuple[str | None, Sequence[Table]]] = {}
-        """The tables of the newest commit made through this handle on each branch, with its incarnation."""
+        self._committed: dict[tuple[str, str], CommittedTable] = {}
+        """The newest version of each table that was committed through this handle, by branch and path."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
         self._newest_main: Table | None = None
         self.on_crowded: Callable[[str, frozenset[str]], object] | None = None
@@ -189,12 +206,22 @@ class Manifest:
 
     def keep_committed(self, view: ManifestView, committed: Sequence[Table]) -> None:
         """Keep the tables that were just committed open: most likely they are the next to be read."""
-        self._committed[view.branch] = (view.incarnation, committed)
+        now = monotonic()
+        for table in committed:
+            self._committed[view.branch, table.uri] = CommittedTable(table, view.incarnation, now)
 
-    def committed_tables(self, view: ManifestView) -> Sequence[Table]:
-        """Return the tables of the newest commit through this handle, which a view may show."""
-        incarnation, found = self._committed.get(view.branch, (None, ()))
-        return found if incarnation == view.incarnation else ()
+    def committed_tables(self, view: ManifestView) -> list[Table]:
+        """Return the tables that were committed through this handle on a branch, which a view may show."""
+        found = tuple(self._committed.items())
+        return [
+            kept.table for (branch, _), kept in found if branch == view.branch and kept.incarnation == view.incarnation
+        ]
+
+    def find_committed(self, uri: str, version: int) -> Table | None:
+        """Return a version of a table of main that was committed through this handle, if it surely still exists."""
+        # Main is never re-created, so a number there means one version.
+        kept = self._committed.get((MAIN, uri))
+        return kept.table if kept is not None and kept.table.version == version and kept.still_exists() else None
 
     def _read(
         self, branch: str, incarnation: str | None, kept: tuple[ManifestView, Table] | None, *, with_lineage: bool
@@ -367,7 +394,6 @@ class Manifest:
         """Drop the cached views of all branches."""
         with self._guard:
             self.head_snapshots.clear()
-            self.committed.clear()
             self._committed.clear()
             self._views.clear()
             self._newest_main = None
@@ -376,7 +402,8 @@ class Manifest:
         """Drop the cached view of a branch."""
         with self._guard:
             self.head_snapshots.pop(branch, None)
-            self._committed.pop(branch, None)
+            for key in [key for key in tuple(self._committed) if key[0] == branch]:
+                self._committed.pop(key, None)
             self._views.pop(branch, None)
             if branch == MAIN:
                 self._newest_main = None

@@ -97,7 +97,7 @@ class Snapshot:
         by_version = {(table.uri, table.branch, table.version): table for table in opened}
         for pin in self.pins.values() if by_version else ():
             table = by_version.get((self._manifest.location.join(pin.location), pin.branch, pin.version))
-            if table is not None:
+            if table is not None and pin not in self._opened:
                 self._opened.setdefault(pin, table.with_own_handle().with_lag(self.column_lag(pin.table_key)))
 
     def column_lag(self, table_key: str) -> ColumnLag:
@@ -146,12 +146,12 @@ def list_pins(view: ManifestView) -> dict[str, Pin]:
 
 def open_pin(manifest: Manifest, pin: Pin) -> Table:
     """Open the table of a pin at exactly its version. The ref of its branch is not needed."""
-    committed = manifest.committed.get(pin.location)
-    # Main is never re-created, so a number there means one version.
-    if pin.branch is None and committed is not None and committed.version == pin.version:
+    uri = manifest.location.join(pin.location)
+    committed = manifest.find_committed(uri, pin.version) if pin.branch is None else None
+    if committed is not None:
         return committed.with_own_handle()
     try:
-        return open_table(manifest.location.join(pin.location), pin.branch, pin.version, manifest.access)
+        return open_table(uri, pin.branch, pin.version, manifest.access)
     except (NotFound, HistoryGone) as missing:
         raise type(missing)(
             f"version {pin.version} of '{pin.table_key}' cannot be read: {missing.message}",
@@ -185,6 +185,4 @@ def make_pointer_entry(manifest: Manifest, pin: Pin) -> TableVersion:
 def make_entry(manifest: Manifest, pin: Pin, table: Table) -> TableVersion:
     """Return the row that publishes a table as the successor of its pin."""
     file = locate_manifest_file(manifest.location, pin.location, table.branch, table.version)
-    if table.branch is None:
-        manifest.committed[pin.location] = table
     return TableVersion(pin.table_key, table.version, table.branch, table.count_rows(), file)

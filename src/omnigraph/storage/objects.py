@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -159,6 +159,12 @@ class Objects:
                     Path(self.location.join(path)).unlink(missing_ok=True)
             else:
                 obstore.delete(self._store, list(paths))
+
+    def sync_deletions(self, paths: Iterable[str]) -> None:
+        """Make it survive a power cut that these objects were deleted, if writes are to survive it."""
+        if self._is_synced:
+            for _, path in sorted({path.rpartition("/")[0]: path for path in paths}.items()):
+                sync_names(self.location.base, path)
 
     def delete_prefix(self, prefix: str) -> None:
         """Delete everything below the folder ``prefix``, unfinished puts too, if it exists."""

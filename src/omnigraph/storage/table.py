@@ -136,6 +136,11 @@ class Table:
         return replace(self, handle=self.dataset.checkout_version(self.version))
 
     @property
+    def is_local(self) -> bool:
+        """Whether the table lies in a local folder."""
+        return is_local_uri(self.uri)
+
+    @property
     def subject(self) -> str:
         """The table as error messages name it."""
         return _subject(self.uri, self.branch)

@@ -1,7 +1,15 @@
 """Locks of a graph: one per branch and one for refs, as file locks or as leases."""
 
 from omnigraph.storage.locks.leases import LeaseChain, LeaseLost
-from omnigraph.storage.locks.lock import LOCK_KINDS, HeldLock, LockKind, LockSettings, branch_lock, refs_lock
+from omnigraph.storage.locks.lock import (
+    LOCK_KINDS,
+    HeldLock,
+    LockKind,
+    LockSettings,
+    branch_lock,
+    find_turn_pause,
+    refs_lock,
+)
 
 __all__ = [
     "LOCK_KINDS",
@@ -11,5 +19,6 @@ __all__ = [
     "LockKind",
     "LockSettings",
     "branch_lock",
+    "find_turn_pause",
     "refs_lock",
 ]

@@ -24,7 +24,7 @@ from omnigraph.storage.objects import Objects
 
 _log = logging.getLogger("omnigraph.locks")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
+_FIRST_PAUSE, LONGEST_LEASE_PAUSE = 0.005, 0.25
 _RENEWALS = 4  # per time to live
 _KEPT_GENERATIONS = 8
 
@@ -275,7 +275,7 @@ class Lease:
     def _wait_and_take(self, name: str, wait: LockWait) -> None:
         record = self._record
         watched, since = "", 0.0
-        waits = backoff(_FIRST_PAUSE, min(_LONGEST_PAUSE, record.ttl / _RENEWALS))
+        waits = backoff(_FIRST_PAUSE, min(LONGEST_LEASE_PAUSE, record.ttl / _RENEWALS))
         while True:
             read_at = read_clock()
             seen = self._register.read()

@@ -32,7 +32,15 @@ from omnigraph.deadlines import check_deadline, suspend_deadlines
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks.leases import Lease, LeaseChain, LeaseLost, LockWait, backoff, open_register
+from omnigraph.storage.locks.leases import (
+    LONGEST_LEASE_PAUSE,
+    Lease,
+    LeaseChain,
+    LeaseLost,
+    LockWait,
+    backoff,
+    open_register,
+)
 from omnigraph.storage.objects import translate_store_errors
 
 _log = logging.getLogger("omnigraph.locks")
@@ -102,6 +110,12 @@ def branch_lock(
 def refs_lock(location: Location, settings: LockSettings = _DEFAULT) -> AbstractContextManager[HeldLock]:
     """Take the lock for work that spans branches: refs, tags, capture of a merge source, cleanup, schema apply."""
     return _Lock(location, _REFS, settings)
+
+
+def find_turn_pause(location: Location, settings: LockSettings = _DEFAULT) -> float:
+    """Return how many seconds to stay away from a lock that is taken again and again, so that waiters get it."""
+    kind = settings.kind or ("flock" if location.is_local else "lease")
+    return 2 * (_LONGEST_PAUSE if kind == "flock" else LONGEST_LEASE_PAUSE)
 
 
 class _Lock(AbstractContextManager[HeldLock]):
