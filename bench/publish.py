@@ -40,11 +40,10 @@ from omnigraph.manifest.rows import (
     encode_rows,
 )
 from omnigraph.manifest.snapshot import list_pins, make_entry
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings, branch_lock
-from omnigraph.storage.table import Access, StorageCalls, open_table
+from omnigraph.storage.tables import Access, StorageCalls, open_table
 
 SCHEMA = """
 node Person { name: String @key }
@@ -83,7 +82,7 @@ class Fenced:
                 staged = tables.append(table, one_row(name, table.schema))
                 assert staged is not None
                 table = tables.commit(table, staged, commit_id)
-                smaller = table_upkeep.compact(table) if compact_tables else None
+                smaller = tables.compact(table) if compact_tables else None
                 if smaller is not None:
                     table = tables.commit(table, smaller, commit_id)
                 updates.append(make_entry(manifest, pins[table_key], table))

@@ -30,7 +30,7 @@ from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.table import Access
+from omnigraph.storage.tables import Access
 
 SCHEMA = "node Port { code: String @key  name: String? }\nedge Near: Port -> Port"
 ADD = """

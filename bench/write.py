@@ -45,11 +45,10 @@ from omnigraph.manifest.handle import COMPACT_AT_FRAGMENTS, COMPACTED_ROWS, DIRE
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, ManifestFile, TableVersion, encode_rows
 from omnigraph.manifest.snapshot import list_pins, make_entry
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings, branch_lock
-from omnigraph.storage.table import Access
+from omnigraph.storage.tables import Access
 from omnigraph.write.row_values import generate_ids
 from publish import AGAINST_BARE_CALLS, AGAINST_SHALLOW, COMPACT_TABLES_EVERY, SHALLOW, Promise, milliseconds
 
@@ -82,7 +81,7 @@ def compact_tables(folder: Path) -> None:
         updates: list[TableVersion] = []
         for table_key in TABLE_KEYS:
             table = fork_table(manifest, held, MAIN, pins[table_key])
-            smaller = table_upkeep.compact(table)
+            smaller = tables.compact(table)
             if smaller is not None:
                 updates.append(make_entry(manifest, pins[table_key], tables.commit(table, smaller, commit_id)))
         expected = {table_key: pins[table_key].version for table_key in TABLE_KEYS}

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage import fragments
-from omnigraph.storage.table import Table
+from omnigraph.storage import tables
+from omnigraph.storage.tables import Table
 
 
 @contextmanager
 def counting_scans() -> Generator[Callable[[], int]]:
     """How many rows scans of tables and of small fragments give inside the block; those of large fragments apart."""
     counted = 0
-    take = fragments.take_fragment
+    take = tables.take_fragment
     batches_of = Table._batches
 
     def counting(self: Table, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -25,12 +25,12 @@ def counting_scans() -> Generator[Callable[[], int]]:
             counted += batch.num_rows
             yield batch
 
-    def counting_fragment(table: Table, fragment: fragments.TableFragment, columns: Sequence[str]) -> pa.Table:
+    def counting_fragment(table: Table, fragment: tables.TableFragment, columns: Sequence[str]) -> pa.Table:
         nonlocal counted
         counted += fragment.num_rows
         return take(table, fragment, columns)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Table, "_batches", counting)
-        patch.setattr(fragments, "take_fragment", counting_fragment)
+        patch.setattr(tables, "take_fragment", counting_fragment)
         yield lambda: counted

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import ROW_ADDRESS, Table
-from omnigraph.storage.table_writes import delete_at
+from omnigraph.storage.tables import ROW_ADDRESS, StagedChange, Table, delete_at
 
 
 def delete_where(table: Table, predicate: str) -> StagedChange | None:

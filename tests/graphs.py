@@ -17,7 +17,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.read.rows.type_rows import open_type_rows as typed_rows
 from omnigraph.read.rows.type_rows import require_type, value_columns_of
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.table import open_table
+from omnigraph.storage.tables import open_table
 from omnigraph.write.mutation.transaction import Transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import Json
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from tests.cli.conftest import BRANCH, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")

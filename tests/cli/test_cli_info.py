@@ -7,7 +7,7 @@ import pytest
 import omnigraph as og
 from omnigraph.language.schema import parse_schema
 from omnigraph.manifest import migrations
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from tests.cli.conftest import BRANCH, Command, Stocked, error_of
 from tests.manifest.publishing import SCHEMA, manifest_of
 

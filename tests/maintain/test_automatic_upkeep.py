@@ -14,10 +14,10 @@ from omnigraph.cli.app import main
 from omnigraph.errors import HistoryGone, OmniGraphError, ParameterError, PreconditionFailed, ReadOnly
 from omnigraph.graph import Graph
 from omnigraph.maintain.upkeep import BackgroundUpkeep, do_upkeep
-from omnigraph.storage import table_upkeep
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LOCK_KINDS, LockKind, branch_lock
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table, upkeep
 from tests.maintain.ports import SCHEMA, add, cleanup_now, fragments, remove, shown
 from tests.s3 import S3Server
 from tests.s3_proxy import Proxy
@@ -33,7 +33,7 @@ NAMED = "query named($word: String) { match { $p: Port  search($p.name, $word) }
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_upkeep, "MANY_SMALL_FRAGMENTS", FEW)
+    monkeypatch.setattr(upkeep, "MANY_SMALL_FRAGMENTS", FEW)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_fragments_stay_few_however_many_commits(young: Graph) -> None:
 
 @pytest.mark.costly
 def test_large_fragments_are_left_alone(young: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_upkeep, "TAIL_SIZES", (10, 20))
+    monkeypatch.setattr(upkeep, "TAIL_SIZES", (10, 20))
     young.load([{"type": "Port", "data": {"code": f"a{number:02}"}} for number in range(25)])
     seen: list[list[int]] = []
     for number in range(sized(50, 80)):
@@ -110,7 +110,7 @@ def test_indexes_cover_what_was_merged(young: Graph) -> None:
     uncovered = {name: table.count_rows() - index.rows for name, index in indexes.items()}
     assert uncovered.keys() == {"id_idx", "code_idx", "name_idx"}
     assert max(uncovered.values()) <= 40 // 8 + FEW + 2
-    segments = len(table_upkeep.index_segments(table, "id_idx"))
+    segments = len(tables.index_segments(table, "id_idx"))
     assert 1 < segments <= 4, "a few segments, since a row is not indexed again for each commit"
     for number in range(40):
         assert young.query(FIND, params={"code": f"p{number:02}"}).rows == [{"p.name": f"p{number:02}"}]
@@ -273,7 +273,7 @@ def test_nothing_is_computed_under_the_lock(young: Graph, monkeypatch: pytest.Mo
         return watched
 
     for name in ("run_compaction", "build_segment"):
-        monkeypatch.setattr(table_upkeep, name, watch(name, getattr(table_upkeep, name)))
+        monkeypatch.setattr(tables, name, watch(name, getattr(tables, name)))
     add_all(young, ["p00"])
     young.ensure_indexes()
     computed.clear()
@@ -300,18 +300,18 @@ def test_an_error_is_nobody_s_problem(young: Graph, monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> object:
         raise OmniGraphError("the disk is on fire")
 
-    monkeypatch.setattr(table_upkeep, "run_compaction", fail)
+    monkeypatch.setattr(tables, "run_compaction", fail)
     add_all(young, [f"p{number:02}" for number in range(2 * FEW)])
     assert fragments(young)["node:Port"] == 2 * FEW
     monkeypatch.undo()
-    monkeypatch.setattr(table_upkeep, "MANY_SMALL_FRAGMENTS", FEW)
+    monkeypatch.setattr(upkeep, "MANY_SMALL_FRAGMENTS", FEW)
     add_all(young, ["next"])
     assert fragments(young)["node:Port"] == 1
 
 
 def test_what_cannot_be_merged_is_not_tried_after_each_commit(young: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(table_upkeep, "_MAX_TAIL_BYTES", 2)
+    monkeypatch.setattr(upkeep, "_MAX_TAIL_BYTES", 2)
 
     def count(self: BackgroundUpkeep, branch: str) -> frozenset[str]:
         tried.append(branch)

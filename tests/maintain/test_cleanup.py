@@ -17,10 +17,10 @@ from omnigraph.maintain.cleanup import Cleaned, cleanup, parse_age
 from omnigraph.maintain.orphans import ReclaimKind
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.table_versions import list_versions
+from omnigraph.storage.tables import list_versions
 from tests.maintain.ports import AT_ONCE, add, cleanup_now, remove, shown
 from tests.write.writers import run_right_after
 

@@ -14,7 +14,7 @@ import omnigraph
 from omnigraph.errors import ConflictError, HistoryGone, StorageError
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import Reference
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.write.commit import CommitOptions, list_sidecars
 from omnigraph.write.commit.audit import RecoveryKind
 from omnigraph.write.executor import LOCAL, Executor

@@ -12,9 +12,8 @@ import pytest
 
 import omnigraph
 from omnigraph.maintain.optimize import plan_worthwhile_tasks, stage_compaction
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
-from omnigraph.storage.table import Table
+from omnigraph.storage import tables
+from omnigraph.storage.tables import Table
 from omnigraph.write.executor import LOCAL, Executor
 from tests.graphs import rows_of
 
@@ -46,7 +45,7 @@ def in_fragments(folder: Path, count: int) -> Table:
 def test_small_fragments_become_large_ones(tmp_path: Path, runner: Executor) -> None:
     table = in_fragments(tmp_path / "ports.og", 6)
     # Pieces of three: more than one for a runner to run.
-    assert len(table_upkeep.plan_compaction(table, 3)) == 2
+    assert len(tables.plan_compaction(table, 3)) == 2
     staged = stage_compaction(table, runner, PLAN)
     assert staged is not None
     after = tables.commit(table, staged, "operation")

@@ -16,7 +16,7 @@ from omnigraph.maintain.optimize import CompactionOperation, optimize
 from omnigraph.read.search.top_k import find_best_rows
 from omnigraph.read.search.vectors import fetch_nearest
 from omnigraph.storage.location import Location
-from omnigraph.storage.row_search import search_vectors
+from omnigraph.storage.tables import search_vectors
 from omnigraph.write.commit.section import CommitOptions, commit_operation
 from tests.maintain.ports import REMOVE, add, append_by_another_program, fragments, remove, shown
 from tests.write.writers import fail_first_write, run_right_after

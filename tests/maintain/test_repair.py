@@ -13,7 +13,7 @@ import omnigraph
 from omnigraph.errors import DriftDetected, RecoveryError
 from omnigraph.graph import Graph
 from omnigraph.maintain.repair import FORCE_ACTOR, REPAIR_ACTOR, DriftKind
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.write.commit.audit import RecoveryKind
 from tests.crash import kill_at, record
 from tests.deleting import delete_where

@@ -19,8 +19,7 @@ from omnigraph.graph import Graph
 from omnigraph.maintain import cleanup as cleanups
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.branches import fork_table
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import fresh_copy, kill_at, record, run, some_crashes
@@ -63,7 +62,7 @@ def leave_indexed(graph: Graph) -> None:
 
 def tend_at(uri: str) -> None:
     """What a writer does after its commit; so many fragments are many here."""
-    table_upkeep.MANY_SMALL_FRAGMENTS = 3  # pyright: ignore[reportConstantRedefinition]  in a process of its own
+    tables.MANY_SMALL_FRAGMENTS = 3  # pyright: ignore[reportConstantRedefinition]  in a process of its own
     open_unhealed(uri).do_upkeep()
 
 

@@ -15,9 +15,9 @@ import omnigraph
 from omnigraph.errors import ConflictError
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage import table_upkeep
+from omnigraph.storage import tables
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from omnigraph.write.indexes import OVERTAKEN
 from tests.maintain.ports import SCHEMA, add, fragments, remove, shown
 from tests.selection import daily
@@ -44,7 +44,7 @@ class Builds:
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
         for name in ("build_segment", "run_compaction"):
-            patch.setattr(table_upkeep, name, self._counting(name, getattr(table_upkeep, name)))
+            patch.setattr(tables, name, self._counting(name, getattr(tables, name)))
 
     def _counting(self, name: str, build: Callable[..., object]) -> Callable[..., object]:
         def counting(table: Table, *arguments: object) -> object:

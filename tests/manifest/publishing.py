@@ -14,7 +14,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import MAIN, TableVersion
 from omnigraph.manifest.snapshot import list_pins, make_entry
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
 

@@ -15,7 +15,7 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.branches import MAX_BYTES, check_free, check_name
 from omnigraph.manifest.handle import DIRECTORY
 from omnigraph.manifest.rows import HeadPointer, encode_rows
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from tests.manifest.fence import advance, send
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names

@@ -14,11 +14,11 @@ from omnigraph.manifest.branches import fork_table, has_rows_where
 from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import list_pins
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
+from omnigraph.storage.lance_internals import BranchRef
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import BranchRef, Table
+from omnigraph.storage.tables import StagedChange, Table
 from tests.manifest.fence import intent, send
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 

@@ -25,9 +25,9 @@ from omnigraph.manifest.rows import (
     decode_rows,
     locate_manifest_file,
 )
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from tests.manifest.publishing import SCHEMA as PEOPLE
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 

@@ -14,12 +14,11 @@ import omnigraph
 from omnigraph.errors import FormatError, PublishContention
 from omnigraph.manifest import migrations
 from omnigraph.manifest.rows import HeadPointer, encode_rows
-from omnigraph.storage import failpoints
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import failpoints, tables
 from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.table import open_table
+from omnigraph.storage.tables import open_table
 from tests.crash import Pipe, fresh_copy, kill_at, pipe, record, run, some_crashes, start
 from tests.manifest.legacy_graphs import BRANCH, STAMP, Shape, assert_tells, build, told_by
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of

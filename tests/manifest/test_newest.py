@@ -12,10 +12,10 @@ import omnigraph
 from omnigraph.errors import NotFound
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.table import Table, open_newest, open_table
+from omnigraph.storage.tables import Table, open_newest, open_table
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of
 
 

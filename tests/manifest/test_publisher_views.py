@@ -17,10 +17,9 @@ from omnigraph.manifest.history import Commit
 from omnigraph.manifest.rows import MAIN, Registration, Tombstone, encode_rows
 from omnigraph.manifest.snapshot import list_pins
 from omnigraph.manifest.state import read_view
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
-from omnigraph.storage.table import StorageCalls
-from omnigraph.storage.table_writes import create_table_branch
+from omnigraph.storage.tables import StorageCalls, create_table_branch
 from tests.manifest.fence import advance, compact, facts, read_from_nothing, send, version_row
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 from tests.selection import LARGE, sized

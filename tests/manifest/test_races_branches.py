@@ -9,7 +9,7 @@ from typing import cast
 import omnigraph
 from omnigraph.errors import AlreadyExists, ConflictError, NotFound
 from omnigraph.manifest.rows import MAIN, HeadPointer, encode_rows
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from tests.crash import Pipe, pipe, start
 from tests.manifest.fence import advance, send

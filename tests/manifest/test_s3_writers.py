@@ -21,7 +21,7 @@ from omnigraph.storage.failpoints import When, WriteStep
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockSettings, branch_lock
 from omnigraph.storage.locks.leases import LockWait
-from omnigraph.storage.table import Access
+from omnigraph.storage.tables import Access
 from tests.crash import Pipe, pipe, start
 from tests.manifest.publishing import commit_rows, make_graph, manifest_of, names
 from tests.s3 import S3Server

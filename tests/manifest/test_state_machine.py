@@ -24,7 +24,7 @@ from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import Registration, Tombstone
 from omnigraph.manifest.snapshot import Pin, list_pins, make_entry
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.failpoints import InjectedFault, When, fail_at
 from omnigraph.storage.locks import branch_lock
 from omnigraph.write.commit.recovery import RECOVERY_ACTOR

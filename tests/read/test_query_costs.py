@@ -18,7 +18,7 @@ from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import EntitySet, Mask, Positions, Strategy
 from omnigraph.read.match import expand
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 
 SCHEMA = """
 node Person { name: String @key  age: I64  city: String? }

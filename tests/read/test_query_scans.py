@@ -15,8 +15,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.read.frames import Strategy
 from omnigraph.read.match import join
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query, run_query
-from omnigraph.storage import table
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Access, Table, table
 from tests.counting import counting_scans
 
 SCHEMA = """
@@ -98,7 +97,7 @@ def test_after_a_commit_no_table_is_opened_again(graph: Graph, monkeypatch: pyte
     assert len(ask(graph, text)) == 7
     people, opened, open_ = graph.snapshot().table("Person"), list[str](), table._open
 
-    def counting(uri: str, branch: str | None, version: int | None, access: table.Access) -> Table:
+    def counting(uri: str, branch: str | None, version: int | None, access: Access) -> Table:
         opened.append(Path(uri).name)
         return open_(uri, branch, version, access)
 

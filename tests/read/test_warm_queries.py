@@ -22,7 +22,7 @@ from omnigraph.read.frames import Strategy, entity_sets, version_delta
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.match import scan_nodes
 from omnigraph.read.query import QueryOptions, QueryRequest, explain_query, run_query
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from tests.counting import counting_scans
 from tests.graphs import rows_of
 from tests.read.match.walked_graphs import SCHEMA, Links, Scans, people

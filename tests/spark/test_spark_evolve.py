@@ -14,7 +14,7 @@ import omnigraph
 from omnigraph.errors import ConflictError, ReadOnly, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.spark.load import incoming_rows as load_incoming
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from omnigraph.write.commit.section import CATCH_UP_MESSAGE
 from omnigraph.write.commit.table_shape import TableShape
 from omnigraph.write.evolve.id_rewrites import RewrittenNodes

@@ -15,7 +15,7 @@ from omnigraph.errors import NotFound, ReadOnly, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.optimize import plan_worthwhile_tasks, stage_compaction
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.write import indexes
 from tests.graphs import rows_of
 

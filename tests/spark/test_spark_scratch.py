@@ -18,7 +18,7 @@ from omnigraph.spark.scratch import open_scratch_folder
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.locks import LockSettings
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.table import Access
+from omnigraph.storage.tables import Access
 from tests.s3 import S3Server
 
 

@@ -13,12 +13,10 @@ import pytest
 from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue, parse_date, parse_datetime, round_to_f32
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.filters import MAX_LISTED_VALUES, Condition, ValueIn, compare_column
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import IndexKind, Table
 
 TEXTS = ["", "a", "it's", 'say "x"', "back\\slash", "%_`", "line\nbreak", "é", "Z", "z", "😀"]
 INTEGERS = [-(2**63), -(2**53) - 1, -(2**31), -1, 0, 1, 2, 2**31 - 1, 2**32 - 1, 2**53, 2**53 + 1, 2**63 - 1, 2**64 - 1]
@@ -75,7 +73,7 @@ def test_comparisons_agree_and_are_exact(tmp_path: Path, scalar: Scalar, indexed
     type_ = ValueType(scalar, nullable=True)
     table = table_of(tmp_path, "mixedCase", type_, values)
     if indexed:
-        staged = table_upkeep.build_index(table, "mixedCase", IndexKind.BTREE)
+        staged = tables.build_index(table, "mixedCase", IndexKind.BTREE)
         assert staged is not None
         table = tables.commit(table, staged, "index")
     for word, meaning in MEANINGS.items():

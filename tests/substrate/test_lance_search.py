@@ -12,10 +12,7 @@ import pytest
 from lance.dataset import LanceDataset
 from lance.query import MatchQuery
 
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Access, Table
-from omnigraph.storage.table_upkeep import build_index
-from omnigraph.storage.table_writes import append, commit, create_table
+from omnigraph.storage.tables import Access, IndexKind, Table, append, build_index, commit, create_table
 
 TEXTS = pa.table({"id": ["a", "b"], "text": ["running foxes", "the"]})
 MORE = pa.table({"id": ["c"], "text": ["A fox runs"]})

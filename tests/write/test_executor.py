@@ -13,8 +13,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import IndexKind, Table
 from omnigraph.write import indexes
 from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.indexes import ensure_indexes

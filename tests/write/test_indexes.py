@@ -14,8 +14,8 @@ import omnigraph
 from omnigraph.errors import ConflictError, NotFound
 from omnigraph.graph import Graph
 from omnigraph.language.schema import TableKey
-from omnigraph.storage import table_upkeep
-from omnigraph.storage.staging import IndexKind
+from omnigraph.storage import tables
+from omnigraph.storage.tables import IndexKind
 from omnigraph.write import indexes
 from omnigraph.write.executor import LocalExecutor
 from omnigraph.write.indexes import IndexSpec, ensure_id_indexes, ensure_indexes
@@ -191,7 +191,7 @@ def test_only_indexes_that_lag_are_rebuilt(shelf: Graph) -> None:
 def segments_of(graph: Graph, column: str) -> list[set[int]]:
     """The fragments of each segment of an index of books."""
     table = graph.snapshot().table("Book")
-    return [set(each.fragment_ids) for each in table_upkeep.index_segments(table, f"{column}_idx")]
+    return [set(each.fragment_ids) for each in tables.index_segments(table, f"{column}_idx")]
 
 
 FOXES = 'query q() { match { $b: Book  search($b.title, "fox") } return { $b.code as code } order { code } }'

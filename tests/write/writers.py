@@ -20,12 +20,11 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import create_branch, take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Access, Table, open_table
+from omnigraph.storage.tables import Access, StagedChange, Table, open_table
 from omnigraph.write.commit.audit import list_recoveries
 from omnigraph.write.commit.operation import AlreadyCommitted
 from omnigraph.write.commit.recovery import finish_removals

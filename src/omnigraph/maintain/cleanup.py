@@ -44,11 +44,11 @@ from omnigraph.manifest.branches import has_rows_where, remove_leftover_branch
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
 from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.lance_internals import VERSIONS_FOLDER, BranchRef, branch_ref_path
 from omnigraph.storage.locks import branch_lock
 from omnigraph.storage.objects import ObjectInfo, Objects
-from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.tables import Table, open_table
 from omnigraph.write.commit import finish_removals, heal, heal_all
 
 _OPERATION: Final = "cleanup"

@@ -22,10 +22,9 @@ from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table_upkeep
+from omnigraph.storage import tables
 from omnigraph.storage.locks import branch_lock
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import StagedChange, Table
 from omnigraph.write.commit import (
     CommitOptions,
     PreparedWrite,
@@ -120,7 +119,7 @@ def _report_table(
 
 def plan_worthwhile_tasks(table: Table, target_rows: int | None = None) -> tuple[CompactionTask, ...]:
     """Return the tasks of a compaction that are worth the rows that they rewrite."""
-    return tuple(task for task in table_upkeep.plan_compaction(table, target_rows) if _is_worthwhile(task))
+    return tuple(task for task in tables.plan_compaction(table, target_rows) if _is_worthwhile(task))
 
 
 def _is_worthwhile(task: CompactionTask) -> bool:
@@ -137,7 +136,7 @@ def stage_compaction(
     table: Table, executor: Executor, plan: Callable[[Table], tuple[CompactionTask, ...]] = plan_worthwhile_tasks
 ) -> StagedChange | None:
     """Stage the compaction of a table; None if there is nothing to gain."""
-    return table_upkeep.stage_rewrites(table, executor.run(partial(table_upkeep.run_compaction, table), plan(table)))
+    return tables.stage_rewrites(table, executor.run(partial(tables.run_compaction, table), plan(table)))
 
 
 # --------------------------------------------------------------------------------------------- the operation
@@ -171,7 +170,7 @@ class CompactionOperation:
             elif key in snapshot.pins and self.plan(snapshot.table(key)):
                 due.append(key)
         stage = partial(stage_compaction, executor=self.executor, plan=self.plan)
-        changes = tuple(TableChange(key, stage, carry_over=table_upkeep.carry_over_rewrites) for key in due)
+        changes = tuple(TableChange(key, stage, carry_over=tables.carry_over_rewrites) for key in due)
         return PreparedWrite(changes, frozenset(), CompactionPlan(frozenset(due), skipped))
 
 

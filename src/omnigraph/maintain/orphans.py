@@ -17,9 +17,7 @@ from omnigraph.errors import NotFound
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.lance_internals import NeededFiles, is_detached_version
 from omnigraph.storage.objects import ObjectInfo, Objects
-from omnigraph.storage.table import open_table
-from omnigraph.storage.table_versions import list_tracked_files
-from omnigraph.storage.torn_versions import open_newest_whole
+from omnigraph.storage.tables import list_tracked_files, open_newest_whole, open_table
 
 STALE_AFTER: Final = timedelta(days=7)
 LOADING: Final = "loading"

@@ -20,7 +20,7 @@ from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, CommitRecord, make_ulid
 from omnigraph.manifest.snapshot import Pin, list_pins, make_entry, open_pin
 from omnigraph.storage.locks import HeldLock, branch_lock
-from omnigraph.storage.table import Table, TableCommit, open_table
+from omnigraph.storage.tables import Table, TableCommit, open_table
 from omnigraph.write.commit import (
     TableHead,
     audit_discarded_drift,

@@ -22,7 +22,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage.table_upkeep import MANY_SMALL_FRAGMENTS, TAIL_SIZES, list_crowded_sizes, plan_tail_compaction
+from omnigraph.storage.tables import MANY_SMALL_FRAGMENTS, TAIL_SIZES, list_crowded_sizes, plan_tail_compaction
 from omnigraph.write.commit import CommitOptions, commit_operation
 from omnigraph.write.indexes import ExtendIndexesOperation, list_required_indexes
 

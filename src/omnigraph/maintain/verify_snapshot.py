@@ -16,7 +16,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.keys import make_ids
 from omnigraph.storage.lagging_columns import read_declared_column
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, Table
 from omnigraph.write.rules import IncomingMode, RowChanges, check_changes, check_rows, list_rule_columns, type_of_table
 from omnigraph.write.spill import spill_rows
 

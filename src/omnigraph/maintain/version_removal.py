@@ -17,9 +17,14 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.lance_internals import NeededFiles
 from omnigraph.storage.objects import ObjectInfo
-from omnigraph.storage.table import Table, open_table
-from omnigraph.storage.table_versions import list_tagged_versions, list_versions, split_tracked_files
-from omnigraph.storage.torn_versions import open_newest_whole
+from omnigraph.storage.tables import (
+    Table,
+    list_tagged_versions,
+    list_versions,
+    open_newest_whole,
+    open_table,
+    split_tracked_files,
+)
 
 
 @dataclass(frozen=True, slots=True)

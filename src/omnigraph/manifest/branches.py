@@ -30,7 +30,7 @@ from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin, open_every_table
 from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import Tag, list_tag_names, list_tags
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.lance_internals import (
     BranchRef,
     branch_ref_path,
@@ -38,8 +38,7 @@ from omnigraph.storage.lance_internals import (
     list_version_numbers,
 )
 from omnigraph.storage.locks import HeldLock, LeaseLost, branch_lock, refs_lock
-from omnigraph.storage.table import Table, branch_uri, open_table
-from omnigraph.storage.torn_versions import open_newest_whole
+from omnigraph.storage.tables import Table, branch_uri, open_newest_whole, open_table
 
 _log = logging.getLogger("omnigraph")
 

@@ -25,12 +25,11 @@ from omnigraph.manifest.rows import (
     make_ulid,
 )
 from omnigraph.manifest.settings import GraphSettings, keep_first_settings, read_settings, replace_settings
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLock, refs_lock
-from omnigraph.storage.table import Table, open_table
-from omnigraph.storage.torn_versions import discard_torn_versions, open_newest_whole
+from omnigraph.storage.tables import Table, discard_torn_versions, open_newest_whole, open_table
 
 OPERATION_ID = "init"
 _PROBE = "__locks/conditional-put"

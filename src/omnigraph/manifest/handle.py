@@ -25,8 +25,7 @@ from omnigraph.manifest import migrations
 from omnigraph.manifest.lineage import build_lineage
 from omnigraph.manifest.rows import MAIN, HeadPointer, Row, SchemaHead, encode_rows
 from omnigraph.manifest.state import ManifestView, extend_view, find_head_row, newest_fragment_of, read_view
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.durability import sync_root
 from omnigraph.storage.lance_internals import (
     VERSIONS_FOLDER,
@@ -42,8 +41,7 @@ from omnigraph.storage.lance_internals import (
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LeaseChain, LockSettings
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.table import Access, Table, branch_uri, open_newest, open_table
-from omnigraph.storage.torn_versions import list_torn_and_rest
+from omnigraph.storage.tables import Access, Table, branch_uri, list_torn_and_rest, open_newest, open_table
 
 if TYPE_CHECKING:
     from omnigraph.manifest.lagging import SchemaLag
@@ -304,7 +302,7 @@ class Manifest:
         Large fragments stay, so the cost does not grow with history.
         """
         table = self._table(view)
-        staged = table_upkeep.compact(table, COMPACTED_ROWS)
+        staged = tables.compact(table, COMPACTED_ROWS)
         if staged is None:
             return view
         try:

@@ -18,10 +18,10 @@ from omnigraph.language.values import to_microseconds
 from omnigraph.manifest.lineage import build_lineage
 from omnigraph.manifest.rows import MAIN, CommitRecord, HeadPointer, encode_rows
 from omnigraph.manifest.state import read_lineage
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.lance_internals import TABLE_FOLDERS, CommitRefused
 from omnigraph.storage.location import Location
-from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.tables import Table, open_table
 
 if TYPE_CHECKING:
     from omnigraph.manifest.handle import Manifest

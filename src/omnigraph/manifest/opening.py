@@ -18,13 +18,13 @@ from omnigraph.manifest.handle import DIRECTORY, Manifest, refuse_file, unfinish
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, make_ulid
 from omnigraph.manifest.settings import GraphSettings, choose_settings
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.durability import WriteBarrier
 from omnigraph.storage.lance_internals import branch_ref_path
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLock, LockSettings, branch_lock, refs_lock
-from omnigraph.storage.table import Access, open_table
+from omnigraph.storage.tables import Access, open_table
 
 ADOPTION_MESSAGE: Final = "schema taken over from release 0.8"
 """The message of the commit that adopts a schema which release 0.8 applied."""

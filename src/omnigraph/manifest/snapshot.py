@@ -15,7 +15,7 @@ from omnigraph.manifest.lagging import SchemaLag, find_unrelated_columns, follow
 from omnigraph.manifest.rows import SchemaHead, TableVersion, locate_manifest_file
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
-from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.tables import Table, open_table
 
 
 @dataclass(frozen=True, slots=True)

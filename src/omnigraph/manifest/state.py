@@ -19,7 +19,7 @@ from omnigraph.manifest.lineage import COLUMNS as LINEAGE_COLUMNS
 from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, build_lineage, decode_lineage
 from omnigraph.manifest.rows import CommitRecord, Registration, Row, SchemaHead, TableVersion, Tombstone, Txn
 from omnigraph.storage.columns import column_of, compute
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, Table
 
 _Positions: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
 

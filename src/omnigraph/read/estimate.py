@@ -61,7 +61,7 @@ from omnigraph.read.match import (
     finds_by_id,
 )
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.row_sizes import estimate_row_bytes
+from omnigraph.storage.tables import estimate_row_bytes
 
 _EQUALITY: Final = 0.05
 _RANGE: Final = 0.3

@@ -25,7 +25,7 @@ from omnigraph.read.rows import INLINE_PREFIX, Scan, TypeRows, blob_properties_o
 from omnigraph.remote.connection import ARROW, NDJSON, ByteStream, Connection, Fields, Request
 from omnigraph.remote.wire_values import to_commit_of_wire
 from omnigraph.storage.columns import column_of
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 
 FindCommit: TypeAlias = Callable[[str], Commit]
 FindSchema: TypeAlias = Callable[["Snapshot"], Schema]

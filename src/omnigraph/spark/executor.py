@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

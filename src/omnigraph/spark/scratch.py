@@ -24,10 +24,10 @@ from ulid import ULID
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.manifest.handle import Manifest
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 
 FOLDER: Final = "loading"
 _ALIVE: Final = "alive"

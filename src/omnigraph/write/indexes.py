@@ -29,12 +29,10 @@ from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table_upkeep
+from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.filters import quote_name
-from omnigraph.storage.staging import IndexKind, StagedChange
-from omnigraph.storage.table import Table
-from omnigraph.storage.table_upkeep import has_indexable_rows
+from omnigraph.storage.tables import IndexKind, StagedChange, Table, has_indexable_rows
 from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit_operation
 from omnigraph.write.executor import LOCAL, Executor, group_evenly
 
@@ -203,7 +201,7 @@ class ExtendIndexesOperation:
         due = tuple(index for index in self.required if states[index.table_key].should_extend(index))
         by_table = _group_by_table(due)
         changes = tuple(
-            TableChange(key, partial(stage_extensions, kinds=kinds), carry_over=table_upkeep.carry_over_indexes)
+            TableChange(key, partial(stage_extensions, kinds=kinds), carry_over=tables.carry_over_indexes)
             for key, kinds in by_table.items()
         )
         return PreparedWrite(changes, frozenset(), due)
@@ -211,13 +209,13 @@ class ExtendIndexesOperation:
 
 def stage_extensions(table: Table, kinds: Mapping[str, IndexKind]) -> StagedChange | None:
     """Stage what completes the index of each column, all in one change."""
-    built: dict[str, table_upkeep.Segment] = {}
+    built: dict[str, tables.Segment] = {}
     for column, kind in kinds.items():
         every = tuple(table.fragment_rows())
-        fragments = table_upkeep.choose_segment(table, column) if kind is IndexKind.BTREE else every
+        fragments = tables.choose_segment(table, column) if kind is IndexKind.BTREE else every
         if fragments:
             built[column] = _build_segment(table, _SegmentTask(column, kind, fragments, fragments == every))
-    return table_upkeep.extend_indexes(table, built)
+    return tables.extend_indexes(table, built)
 
 
 def commit_indexes(manifest: Manifest, operation: EnsureIndexesOperation, options: CommitOptions) -> IndexReport:
@@ -243,7 +241,7 @@ def _plan_changes(missing: Iterable[IndexSpec], executor: Executor) -> tuple[Tab
         TableChange(
             key,
             partial(stage_indexes, kinds=kinds, executor=executor),
-            carry_over=table_upkeep.carry_over_indexes,
+            carry_over=tables.carry_over_indexes,
         )
         for key, kinds in _group_by_table(missing).items()
     )
@@ -279,13 +277,13 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     """
     required = {column: kind for column, kind in kinds.items() if has_indexable_rows(table, column, kind)}
     pieces = [piece for column, kind in required.items() for piece in _plan_segments(table, column, kind, executor)]
-    segments: dict[str, list[table_upkeep.Segment]] = {column: [] for column in required}
+    segments: dict[str, list[tables.Segment]] = {column: [] for column in required}
     for piece, segment in zip(pieces, executor.run(partial(_build_segment, table), pieces), strict=True):
         segments[piece.column].append(segment)
     divided = {column: tuple(each) for column, each in segments.items() if len(each) > 1}
-    joined = executor.run(partial(table_upkeep.merge_segments, table), list(divided.values()))
+    joined = executor.run(partial(tables.merge_segments, table), list(divided.values()))
     whole = {column: each[0] for column, each in segments.items()}
-    return table_upkeep.extend_indexes(table, {**whole, **dict(zip(divided, joined, strict=True))})
+    return tables.extend_indexes(table, {**whole, **dict(zip(divided, joined, strict=True))})
 
 
 def _plan_segments(table: Table, column: str, kind: IndexKind, executor: Executor) -> Iterator[_SegmentTask]:
@@ -300,18 +298,18 @@ def _plan_segments(table: Table, column: str, kind: IndexKind, executor: Executo
 def _choose_fragments(table: Table, column: str, kind: IndexKind) -> Collection[int]:
     """Return the fragments that an index is to be built over: those that it lacks, and all if it cannot grow."""
     every = table.fragment_rows().keys()
-    present = table.list_indexes().get(table_upkeep.index_name(column))
+    present = table.list_indexes().get(tables.index_name(column))
     if present is None or present.kind != kind.value:
         return every
-    lacking = table_upkeep.choose_segment(table, column)
-    return lacking if lacking and table_upkeep.can_grow(table, column, kind, lacking) else every
+    lacking = tables.choose_segment(table, column)
+    return lacking if lacking and tables.can_grow(table, column, kind, lacking) else every
 
 
-def _build_segment(table: Table, piece: _SegmentTask) -> table_upkeep.Segment:
-    segment = table_upkeep.build_segment(table, piece.column, piece.kind, piece.fragments)
+def _build_segment(table: Table, piece: _SegmentTask) -> tables.Segment:
+    segment = tables.build_segment(table, piece.column, piece.kind, piece.fragments)
     # No query can read a single inverted segment before it is joined.
     must_join = piece.is_all and piece.kind is IndexKind.INVERTED
-    return table_upkeep.merge_segments(table, (segment,)) if must_join else segment
+    return tables.merge_segments(table, (segment,)) if must_join else segment
 
 
 # --------------------------------------------------------------------------------------------- the present indexes
@@ -352,7 +350,7 @@ class _IndexState:
         if not self.is_there(index) or self.table is None or self.owner != self.branch:
             return False
         if index.kind is IndexKind.BTREE:
-            return bool(table_upkeep.choose_segment(self.table, index.column))
+            return bool(tables.choose_segment(self.table, index.column))
         # Lance scans the rows that such an index does not cover.
         is_due = not self.is_covered(index, self.rows // _MAX_UNCOVERED_SHARE) and self.rows <= MAX_UNCOVERED
         return is_due and self.find_obstacle(index, LOCAL) is None

@@ -27,7 +27,7 @@ from omnigraph.language.values import now_milliseconds
 from omnigraph.read.rows import INLINE_PREFIX, BlobValue, make_blob_value, read_writable_blobs
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.keys import make_ids
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS: Final = np.frombuffer("".join(a + b for a in _CROCKFORD for b in _CROCKFORD).encode(), np.uint16)

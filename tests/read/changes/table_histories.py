@@ -17,12 +17,10 @@ from omnigraph.graph import Graph
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes.compare_rows import ChangedRows, Op
 from omnigraph.read.changes.compare_snapshots import read_changes
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, StagedChange, Table
 from tests.deleting import delete_where
 
 SCHEMA = """
@@ -190,7 +188,7 @@ def change(history: History, chance: Random) -> None:
             rows = {id_: row if chance.random() < 0.7 else some_row(chance) for id_, row in head.rows.items()}
             history.put(branch, tables.overwrite(head.table, as_table(history.graph, rows)), rows)
         case "compact":
-            history.put(branch, table_upkeep.compact(head.table), head.rows)
+            history.put(branch, tables.compact(head.table), head.rows)
         case "restore":
             older = [state for state in history.states if state.table.branch == branch]
             target = chance.choice(older)

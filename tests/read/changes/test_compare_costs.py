@@ -9,13 +9,12 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.read.changes.candidates import find_candidates
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.location import Location
-from omnigraph.storage.table import Access, Table, open_table
+from omnigraph.storage.tables import Access, Table, open_table
 from tests.counting import counting_scans
 from tests.s3_proxy import Proxy
-from tests.storage.tables import put
+from tests.storage.tables.sample_tables import put
 
 SIZES = (2_000, 40_000)
 CHANGED = 10
@@ -57,7 +56,7 @@ def test_on_main_on_a_fork_and_after_a_compaction(tmp_path: Path, size: int) -> 
     edited = changed(fork)
     for before, after in ((table, edited), (fork, edited), (edited, table)):
         assert looked_at(before, after) == 2 * CHANGED
-    compacted = put(edited, table_upkeep.compact(edited))
+    compacted = put(edited, tables.compact(edited))
     assert list(compacted.fragment_rows()) == [max(edited.fragment_rows()) + 1]
     assert looked_at(compacted, changed(compacted)) == 2 * CHANGED
 

@@ -12,9 +12,9 @@ import pytest
 import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.read.changes.compare_snapshots import read_changes
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from tests import crash
-from tests.storage.tables import put
+from tests.storage.tables.sample_tables import put
 
 KEY = "node:Page"
 MEGABYTE = 1024 * 1024

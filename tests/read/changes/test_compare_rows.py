@@ -23,11 +23,10 @@ from omnigraph.read.changes import candidates, compare_rows, id_ranges
 from omnigraph.read.changes.candidates import find_candidates
 from omnigraph.read.changes.compare_rows import ChangedRows, Op
 from omnigraph.read.changes.compare_snapshots import find_changed_tables
-from omnigraph.storage import fragments, table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.table import ROW_ADDRESS, Access, Table, open_table
+from omnigraph.storage.tables import ROW_ADDRESS, Access, Table, fragments, open_table
 from tests.read.changes.table_histories import (
     KEY,
     NAN,
@@ -47,7 +46,7 @@ from tests.read.changes.table_histories import (
     write,
 )
 from tests.selection import sized
-from tests.storage.tables import put, upsert
+from tests.storage.tables.sample_tables import put, upsert
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +172,7 @@ def test_rows_that_are_written_again_as_they_were_do_not_show(history: History) 
 def test_a_compaction_does_not_show_and_its_rows_are_not_read(history: History) -> None:
     rows = filled(history, "a", "b", "c")
     before = history.heads[None]
-    history.put(None, table_upkeep.compact(before.table), rows)
+    history.put(None, tables.compact(before.table), rows)
     after = history.heads[None]
     assert after.table.version > before.table.version
     was, is_ = find_candidates(before.table, after.table)
@@ -191,7 +190,7 @@ def test_two_forks_that_count_alike_are_not_taken_for_one(history: History) -> N
         history.fork(None)
         names.append(f"b{len(history.heads) - 1}")
         write(history, names[-1], {"b": {**rows["b"], "count": count}}, upsert)
-        history.put(names[-1], table_upkeep.compact(history.heads[names[-1]].table), history.heads[names[-1]].rows)
+        history.put(names[-1], tables.compact(history.heads[names[-1]].table), history.heads[names[-1]].rows)
     one, other = (history.heads[name] for name in names)
     assert one.table.version == other.table.version
     compare(history, one, other)
@@ -206,7 +205,7 @@ def test_what_a_restore_takes_back_shows(history: History) -> None:
     write(history, None, {"a": {**rows["a"], "count": 77}}, replace)
     newer = history.heads[None]
     history.put(None, tables.restore(newer.table, older.table.version), older.rows)
-    history.put(None, table_upkeep.compact(history.heads[None].table), older.rows)
+    history.put(None, tables.compact(history.heads[None].table), older.rows)
     assert ops(history, newer, history.heads[None]) == {"a": Op.UPDATED}
     assert ops(history, older, history.heads[None]) == {}
 
@@ -331,7 +330,7 @@ def test_what_is_read_follows_what_changed(tmp_path: Path) -> None:
         first = put(first, tables.append(first, everybody.slice(start, step)))
     new = pa.table({"id": ids[::step], "name": ids[::step], "text": ["new"] * 10})
     second = put(first, upsert(first, new))
-    third = put(second, table_upkeep.compact(second))
+    third = put(second, tables.compact(second))
     graph = omnigraph.init(tmp_path / "g.og", "node P { name: String @key  text: String }")
 
     def read_bytes(*versions: int) -> tuple[int, int]:

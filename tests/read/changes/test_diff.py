@@ -20,7 +20,7 @@ from omnigraph.errors import HistoryGone, NotFound, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.read.changes.compare_rows import Op
 from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from tests.graphs import rows_of
 from tests.model import graph_writes
 from tests.model.graph_writes import Insert, Link, Load, Mutate, Refused, Remove, Resize, Rows, Unlink, Write

@@ -35,7 +35,7 @@ from omnigraph.read.frames.comparisons import to_comparable
 from omnigraph.read.frames.evaluation import EvaluationContext, SearchExpression, evaluate, evaluate_predicate
 from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.frames.pushdown import to_condition
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, PART_OPERATORS, ValueIn

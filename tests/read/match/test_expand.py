@@ -35,8 +35,8 @@ from omnigraph.read.match.expand import (
 )
 from omnigraph.read.match.strategy import EdgeSizes, choose_strategy, edge_walk_of, estimate_lookup
 from omnigraph.read.match.walk_context import load_walk_context
-from omnigraph.storage import table_writes
 from omnigraph.storage.columns import Values, to_list
+from omnigraph.storage.tables import writes
 from tests.language.query.plan import plan_evaluator
 from tests.read.match.walked_graphs import Links, ample_memory, evaluated, ids_of, new_graph, people, random_graph
 from tests.selection import LARGE, daily, sized
@@ -385,9 +385,9 @@ def dangling(folder: Path, end: str, strategy: Strategy) -> QueryTables:
     table = graph.snapshot().table("Knows")
     ends = {"from": "p0", "to": "p1", end: "gone"}
     row = {"id": "e9", "src": ends["from"], "dst": ends["to"], "since": None}
-    staged = table_writes.append(table, pa.Table.from_pylist([row], schema=table.schema))
+    staged = writes.append(table, pa.Table.from_pylist([row], schema=table.schema))
     assert staged is not None
-    moved = table_writes.commit(table, staged, "op")
+    moved = writes.commit(table, staged, "op")
     snapshot = graph.snapshot()
     pins = {**snapshot.pins, "edge:Knows": replace(snapshot.pins["edge:Knows"], version=moved.version)}
     return QueryTables(replace(snapshot, pins=pins), graph.schema.catalog, Cache(2**30), strategy)

@@ -22,7 +22,7 @@ from omnigraph.read.match import topology
 from omnigraph.read.match.current_topology import is_step_loaded, load_steps, open_topology
 from omnigraph.read.match.extended_adjacency import ExtendedAdjacency
 from omnigraph.read.match.topology import Neighbourhood, are_neighbours, count_hops, find_edges, find_neighbours
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import to_list
 from tests.deleting import delete_where
 from tests.graphs import rows_of

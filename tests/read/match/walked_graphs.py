@@ -17,10 +17,9 @@ from omnigraph.read.frames.frame import EntityColumn, Frame
 from omnigraph.read.frames.paths import PathSet
 from omnigraph.read.match.counting import weights_of
 from omnigraph.read.memory import MemoryPool, QueryMemory
-from omnigraph.storage import fragments
+from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, to_list
-from omnigraph.storage.fragments import TableFragment
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table, TableFragment
 from tests.graphs import rows_of
 from tests.language.query.plan import plan_evaluator
 from tests.language.query.plan.plan_evaluator import Entity
@@ -63,14 +62,14 @@ class Scans:
                 self._rows.append(found.num_rows)
             return found.to_reader()
 
-        take = fragments.take_fragment
+        take = tables.take_fragment
 
         def counted_fragment(table: Table, fragment: TableFragment, columns: Sequence[str]) -> pa.Table:
             self._rows.append(fragment.num_rows)
             return take(table, fragment, columns)
 
         monkeypatch.setattr(Table, "scan", counted)
-        monkeypatch.setattr(fragments, "take_fragment", counted_fragment)
+        monkeypatch.setattr(tables, "take_fragment", counted_fragment)
 
     def taken(self) -> list[int]:
         rows, self._rows = self._rows, []

@@ -20,12 +20,9 @@ from omnigraph.read.search import scores as search_module
 from omnigraph.read.search import top_k as top_k_module
 from omnigraph.read.search.text import TextIndex, TextQuery
 from omnigraph.read.search.top_k import find_best_rows
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.row_search import SCORE, WordSearch
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Access, Table
+from omnigraph.storage.tables import SCORE, Access, IndexKind, Table, WordSearch
 from tests.read.search.searched_graphs import DOC, SCHEMA, add, bm25, documents, make_search_context, text
 from tests.selection import sized
 
@@ -239,12 +236,12 @@ def test_an_index_that_is_older_than_a_compaction_gives_less_than_was_asked_for(
     """Why an answer with too few rows is not taken for the whole."""
     rows = [{"id": f"{n:03}", "body": "fox " * (n % 10 + 1) + "dog " * (9 - n % 10)} for n in range(100)]
     table = tables.create_table(str(tmp_path / "t"), pa.Table.from_pylist(rows), "op", Access())
-    staged = table_upkeep.build_index(table, "body", IndexKind.INVERTED)
+    staged = tables.build_index(table, "body", IndexKind.INVERTED)
     assert staged is not None
     table = tables.commit(table, staged, "index")
     table.dataset.delete("id LIKE '%8' OR id LIKE '%9'")
     table = table.open_at(None)
-    compacted = table_upkeep.compact(table)
+    compacted = tables.compact(table)
     assert compacted is not None
     table = tables.commit(table, compacted, "compaction")
     search = WordSearch(table, "body", "fox")

@@ -25,7 +25,7 @@ from omnigraph.read.search.scores import execute_top_ranked
 from omnigraph.read.search.top_k import RankedRows, find_best_rows
 from omnigraph.read.search.vectors import Vector, compute_distances, fetch_nearest
 from omnigraph.storage.columns import Values, column_of, to_list
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from omnigraph.write.indexes import ensure_indexes
 from tests.read.search.embedding_server import Answer, serve_embeddings
 from tests.read.search.searched_graphs import (

@@ -29,7 +29,7 @@ from omnigraph.spark import engine_choice
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import set_rules
 from omnigraph.storage.filters import MAX_LISTED_VALUES
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.load import LoadMode, StagedRows
 from omnigraph.write.load.rows import row_admission

@@ -21,7 +21,7 @@ from omnigraph.spark.pipeline.problems import LOGGERS
 from omnigraph.spark.pipeline.run import SAMPLE_ROWS, PipelineResult, check_pipeline, run_pipeline
 from omnigraph.spark.pipeline.step_recorder import PipelineStep
 from omnigraph.spark.query import run as spark_query
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from omnigraph.spark.source.change_stream import (
     CommitRange,
     parse_stream_options,
 )
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from tests.spark.stream.spark_streams import ended
 from tests.write.merge.social_graph import edit, knows, make, person
 

@@ -11,12 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.fragments import list_fragments, read_deleted_offsets, read_row_offsets
 from omnigraph.storage.lance_internals.deletions import decode_deletions, read_deletions
 from omnigraph.storage.location import Location
-from omnigraph.storage.table import Access, Table
-from omnigraph.storage.table_writes import create_table, create_table_branch, delete_at
-from tests.storage.tables import put
+from omnigraph.storage.tables import (
+    Access,
+    Table,
+    create_table,
+    create_table_branch,
+    delete_at,
+    list_fragments,
+    read_deleted_offsets,
+    read_row_offsets,
+)
+from tests.storage.tables.sample_tables import put
 
 SIZE = 70_000
 FEW = np.array([0, 7, SIZE - 1], np.uint64)

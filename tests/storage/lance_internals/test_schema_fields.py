@@ -8,12 +8,10 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.lance_internals.schema_fields import can_reshape
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import IndexKind, Table
 from tests.deleting import delete_where
 
 ID = pa.field("id", pa.string(), nullable=False)
@@ -65,7 +63,7 @@ def test_a_new_column_is_null_and_can_be_filled(stored: Table, new: pa.Field[pa.
 
 
 def test_columns_go_and_get_other_names_with_their_indexes(stored: Table) -> None:
-    index = table_upkeep.build_index(stored, "age", IndexKind.BTREE)
+    index = tables.build_index(stored, "age", IndexKind.BTREE)
     assert index is not None
     stored = tables.commit(stored, index, "op")
     wanted = pa.schema([ID, pa.field("years", pa.int32())])

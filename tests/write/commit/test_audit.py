@@ -13,7 +13,7 @@ import omnigraph
 from omnigraph.maintain.verify import FindingKind
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage.table import open_table
+from omnigraph.storage.tables import open_table
 from omnigraph.write.commit.audit import (
     DIRECTORY,
     Recovery,

@@ -18,7 +18,7 @@ import pytest
 
 from omnigraph.manifest.rows import MAIN
 from omnigraph.storage.failpoints import When, WriteStep
-from omnigraph.storage.table import open_table
+from omnigraph.storage.tables import open_table
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import Sidecar, list_sidecars

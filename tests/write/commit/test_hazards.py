@@ -29,8 +29,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import create_branch, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
 from omnigraph.write.commit.recovery import finish_removals, heal
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit_operation
@@ -142,7 +141,7 @@ class Compact:
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[None]:
         """Nothing is read."""
         del snapshot
-        return PreparedWrite((TableChange(self.table_key, table_upkeep.compact),), frozenset(), None)
+        return PreparedWrite((TableChange(self.table_key, tables.compact),), frozenset(), None)
 
 
 def compact_people(manifest: Manifest) -> None:

@@ -22,9 +22,9 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import list_pins, open_pin
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.failpoints import When, WriteStep, _arm
-from omnigraph.storage.table import open_table
+from omnigraph.storage.tables import open_table
 from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import WriterKind
 from tests import crash

@@ -31,7 +31,7 @@ from omnigraph.manifest.opening import ADOPTION_MESSAGE, SCHEMA_APPLY_LOCK
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN, TableVersion
 from omnigraph.manifest.snapshot import make_entry
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.failpoints import record_writes
 from omnigraph.storage.locks import LockSettings, branch_lock, refs_lock

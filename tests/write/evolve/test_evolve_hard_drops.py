@@ -13,7 +13,7 @@ from omnigraph.errors import ConflictError, HistoryGone
 from omnigraph.graph import Graph
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.rows import MAIN
-from omnigraph.storage.table_versions import list_versions
+from omnigraph.storage.tables import list_versions
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import every_crash, fresh_copy, kill_at, record, run
 from tests.selection import daily

@@ -21,10 +21,8 @@ from omnigraph.errors import (
     ValidationError,
 )
 from omnigraph.graph import Graph
-from omnigraph.storage import filters, row_search
-from omnigraph.storage import table_writes as tables
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage import filters, tables
+from omnigraph.storage.tables import StagedChange, Table, row_search
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit_operation
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.mutation.run import retry_on_conflict

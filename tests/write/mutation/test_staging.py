@@ -11,13 +11,13 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.language.query.ast import ComparisonOperator
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.filters import Condition, ValueIn, compare_column
-from omnigraph.storage.table import ROW_ADDRESS
+from omnigraph.storage.tables import ROW_ADDRESS
 from omnigraph.write.mutation.staging import PendingTable, StagingArea
 from omnigraph.write.rules.changed_table import RowLocations
 from tests.deleting import delete_where
-from tests.storage.tables import operation_of
+from tests.storage.tables.sample_tables import operation_of
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from omnigraph.errors import Violation
 from omnigraph.graph import Graph
 from omnigraph.language.schema.catalog import Catalog
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.location import Location
 from omnigraph.write.commit.section import CommitOptions, PreparedWrite, TableChange, commit_operation

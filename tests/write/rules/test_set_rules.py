@@ -7,11 +7,10 @@ import omnigraph
 from omnigraph.errors import Violation
 from omnigraph.graph import Graph
 from omnigraph.language.values import ConstantValue, round_to_f32
-from omnigraph.storage import row_search
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.filters import MAX_LISTED_VALUES
 from omnigraph.storage.location import Location
-from omnigraph.storage.table import ROW_ADDRESS
+from omnigraph.storage.tables import ROW_ADDRESS, row_search
 from omnigraph.write.rules.check import IncomingMode, RowChanges, list_rule_columns
 from omnigraph.write.rules.set_rules import list_set_rules
 from tests.write.rules.rule_graphs import (

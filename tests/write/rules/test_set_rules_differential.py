@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.storage import row_search
 from omnigraph.storage.location import locate
+from omnigraph.storage.tables import row_search
 from omnigraph.write.rules import check as rules
 from omnigraph.write.rules.check import IncomingMode
 from tests.selection import sized

@@ -16,9 +16,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.storage.fragments import (
+from omnigraph.storage.tables import (
     Numbers,
     RowVersions,
+    Table,
     TableFragment,
     find_last_shared_version,
     list_fragments,
@@ -27,7 +28,6 @@ from omnigraph.storage.fragments import (
     read_row_versions,
     read_rows,
 )
-from omnigraph.storage.table import Table
 
 ROWS_AT_ONCE: Final = 4_000_000
 

@@ -22,8 +22,7 @@ from omnigraph.read.rows import blob_properties_of, estimate_blob_sizes, read_wr
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, to_bool_array
 from omnigraph.storage.lagging_columns import NO_LAG, choose_wider_type, read_compared_column
-from omnigraph.storage.staging import Addresses
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, Addresses, Table
 
 ROWS_AT_ONCE: Final = 8192
 BYTES_AT_ONCE: Final = 32 * 1024 * 1024

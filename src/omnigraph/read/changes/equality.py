@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.read.frames import Mask
 from omnigraph.read.rows import EXTERNAL_BLOB, BlobDescriptor, descriptors_of, read_stored_bytes, split_by_bytes
 from omnigraph.storage.columns import Values, compute, to_bool_array
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 """The bytes of blobs of each side that are compared at a time; a blob is never divided."""

@@ -14,9 +14,7 @@ from typing import Final
 
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
-from omnigraph.storage.fragments import TableFragment, list_fragments
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Table, TableIndex
+from omnigraph.storage.tables import IndexKind, Table, TableFragment, TableIndex, list_fragments
 
 _BYTES_PER_FRAGMENT: Final = 400
 """Estimated memory of one :class:`FragmentContents`."""

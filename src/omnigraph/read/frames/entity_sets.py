@@ -26,7 +26,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, make_nulls
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
 from omnigraph.storage.lagging_columns import fill_missing_column
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 
 _FETCH_SECONDS: Final = (0.5e-3, 10e-6)
 """To fetch rows by position: per call and per row."""

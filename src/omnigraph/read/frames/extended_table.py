@@ -25,11 +25,10 @@ from omnigraph.read.frames.entity_sets import FullTable, cast_values, open_full_
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.frames.lookup import ChunkedValues, find_positions
 from omnigraph.read.frames.version_delta import AddedRows, DeltaKey, VersionDelta, find_delta
-from omnigraph.storage import fragments
+from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, make_nulls
-from omnigraph.storage.fragments import Numbers, are_few_small
 from omnigraph.storage.lagging_columns import fill_missing_column
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, Numbers, Table, are_few_small
 
 _DENSE: Final = 4
 """With more positions than one row in so many, an array over all rows is faster than binary searches."""
@@ -246,12 +245,12 @@ class ExtendedTable:
         whole = [part.fragment.source for part in parts if part.offsets is None]
         if columns and len(whole) == len(parts) and are_few_small(whole):
             for part in parts:
-                yield part, fragments.take_fragment(table, part.fragment.source, columns)
+                yield part, tables.take_fragment(table, part.fragment.source, columns)
             return
         numbers = {each.id for each in whole}
         scanned = table.scan(columns, with_row_address=True, in_fragments=numbers) if whole else ()
         few = [(part.fragment.source, part.offsets) for part in parts if part.offsets is not None]
-        rows = _AddressedRows.of((*scanned, *fragments.read_rows(table, few, columns)), columns)
+        rows = _AddressedRows.of((*scanned, *tables.read_rows(table, few, columns)), columns)
         for part in parts:
             yield part, rows.rows.take(rows.find(part.fragment.fragment))
 

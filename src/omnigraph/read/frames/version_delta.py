@@ -16,8 +16,7 @@ from omnigraph.errors import HistoryGone
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import FragmentContents, TableContents
 from omnigraph.read.frames.frame import Positions
-from omnigraph.storage.fragments import Numbers, read_deleted_offsets
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Numbers, Table, read_deleted_offsets
 
 _SMALLEST_SHARE: Final = 32
 """A difference is small up to one row in so many,"""

@@ -22,7 +22,7 @@ from omnigraph.read.rows.stored_blobs import estimate_blob_sizes, read_blob_byte
 from omnigraph.read.rows.type_rows import TypeRows, blob_properties_of, public_schema_of
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, add_quotes, column_of, compute, find_true, quote_json
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
 """The approximate size of a piece; a row is never divided."""

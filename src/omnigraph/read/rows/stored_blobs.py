@@ -25,8 +25,7 @@ from omnigraph.read.rows.type_rows import blob_properties_of, open_type_rows, re
 from omnigraph.storage.arrow_schema import BLOB
 from omnigraph.storage.columns import Rows, Values, column_of, compute, to_list
 from omnigraph.storage.lance_internals import translate_errors
-from omnigraph.storage.staging import Addresses
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, Addresses, Table
 
 INLINE_PREFIX: Final = "base64:"
 EXTERNAL_BLOB: Final = 3

@@ -22,7 +22,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import Condition
 from omnigraph.storage.lagging_columns import has_declared_column, read_declared_column
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, Table
 
 PUBLIC_NAMES: Final = {"src": "from", "dst": "to"}
 """The public names of the table columns that have another one."""

@@ -56,8 +56,7 @@ from omnigraph.read.search.vectors import Vector, compute_distances, fetch_neare
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import Condition, list_filter
 from omnigraph.storage.lagging_columns import has_declared_column
-from omnigraph.storage.row_search import SCORE
-from omnigraph.storage.staging import IndexKind
+from omnigraph.storage.tables import SCORE, IndexKind
 
 Ranking: TypeAlias = Distance | TextScore
 

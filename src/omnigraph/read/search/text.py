@@ -19,14 +19,11 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import FEW_ROWS, Cache, read_contents
 from omnigraph.read.rows import TypeRows, open_type_rows
 from omnigraph.read.search.top_k import FetchRows, RankedRows
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import ValueCondition
 from omnigraph.storage.lagging_columns import has_declared_column
-from omnigraph.storage.row_search import SCORE, WordSearch
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Access, Table
+from omnigraph.storage.tables import SCORE, Access, IndexKind, Table, WordSearch
 
 _TEXT: Final = "text"
 _INDEX_FACTOR: Final = 3
@@ -132,6 +129,6 @@ def _build_private_index(rows: TypeRows, column: str) -> _PrivateIndex:
         return _PrivateIndex(None, 0)
     # A separate session: what Lance caches of this table is freed together with it.
     table_in_memory = tables.create_table(f"memory://{uuid4().hex}", texts, "private index", Access())
-    staged = table_upkeep.build_index(table_in_memory, _TEXT, IndexKind.INVERTED)
+    staged = tables.build_index(table_in_memory, _TEXT, IndexKind.INVERTED)
     assert staged is not None
     return _PrivateIndex(tables.commit(table_in_memory, staged, "private index"), texts.nbytes)

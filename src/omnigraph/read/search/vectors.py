@@ -18,8 +18,7 @@ from omnigraph.read.frames import FEW_ROWS
 from omnigraph.read.search.top_k import FetchRows, RankedRows
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import quote_name
-from omnigraph.storage.row_search import SQUARED_DISTANCE, search_vectors
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import SQUARED_DISTANCE, Table, search_vectors
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 Distances: TypeAlias = npt.NDArray[np.float64]

@@ -18,8 +18,7 @@ from omnigraph.spark.sized_frames import JoinKind, SizedFrame, divide_fragments,
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.lagging_columns import ColumnLag, read_declared_column
-from omnigraph.storage.row_sizes import estimate_row_bytes, estimate_stored_row_bytes
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table, estimate_row_bytes, estimate_stored_row_bytes
 from omnigraph.write.evolve import ReshapedRows
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import IncomingMode, Relation, TablePart, type_of_table

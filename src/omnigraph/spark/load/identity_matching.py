@@ -23,12 +23,10 @@ from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, take_where
-from omnigraph.storage.row_sizes import estimate_stored_row_bytes
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, FragmentText, Table, estimate_stored_row_bytes
 from omnigraph.write.load import (
     INCOMING_DIGESTS,
     FragmentTarget,

@@ -15,16 +15,12 @@ import pyarrow as pa
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load.load_task import PLACES
 from omnigraph.spark.sized_frames import divide_fragments
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, find_true, is_among, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, list_filter
 from omnigraph.storage.lance_internals import translate_errors
-from omnigraph.storage.row_search import combine_batches
-from omnigraph.storage.row_sizes import estimate_row_bytes
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
-from omnigraph.storage.table_writes import WriteMode
+from omnigraph.storage.tables import FragmentText, Table, WriteMode, combine_batches, estimate_row_bytes
 from omnigraph.write.load import (
     FragmentTarget,
     NumberedRows,

@@ -20,11 +20,9 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, encode_values, make_nulls, to_list
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Access, Table, open_table
-from omnigraph.storage.table_writes import WriteMode
+from omnigraph.storage.tables import Access, FragmentText, Table, WriteMode, open_table
 from omnigraph.write.load import (
     BATCH_ROWS,
     MAX_BUFFERED_BYTES,

@@ -24,7 +24,7 @@ from omnigraph.spark.shuffle import PACK_COLUMNS, assign_partitions, gather_pack
 from omnigraph.spark.sized_frames import MAX_PARTITIONS
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.keys import to_canonical_text
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from omnigraph.write.rules import IncomingMode, RuleKind, SetRule, TablePart
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from omnigraph.spark.load.incoming_rows import BlockLines
 from omnigraph.spark.load.load_task import REJECTED
 from omnigraph.spark.load.rejected_rows import DistributedRejects
 from omnigraph.spark.load.row_updates import StagedUnmatched
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import FragmentText, Table
 from omnigraph.write.load import (
     RecordedPart,
     RejectedPart,

@@ -24,12 +24,9 @@ from omnigraph.spark.load.load_task import REJECTED
 from omnigraph.spark.load.set_rules import FOUND, ViolationFrame, describe_found
 from omnigraph.spark.load.staging import map_ids, scan_ids
 from omnigraph.spark.sized_frames import SizedFrame, count_partitions, divide_fragments, join_by_size
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, is_among, make_nulls, to_bool_array, to_list
-from omnigraph.storage.row_search import combine_batches
-from omnigraph.storage.row_sizes import estimate_row_bytes
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import FragmentText, Table, combine_batches, estimate_row_bytes
 from omnigraph.write.load import (
     MAX_VIOLATIONS,
     NO_IDS,

@@ -11,11 +11,10 @@ from typing import Final, cast
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.lance_internals import translate_errors
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import FragmentText, Table
 from omnigraph.write.load import RecordPosition, RowNumbers, RowPositions
 
 _ELSEWHERE: Final = -1

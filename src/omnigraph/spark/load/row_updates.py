@@ -25,12 +25,9 @@ from omnigraph.spark.load.incoming_rows import DistributedRows, RowsOfFragments
 from omnigraph.spark.load.rejected_rows import to_rejected_reader, to_task_rows
 from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, divide_fragments
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, make_nulls
-from omnigraph.storage.row_search import combine_batches
-from omnigraph.storage.row_sizes import estimate_stored_row_bytes
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, FragmentText, Table, combine_batches, estimate_stored_row_bytes
 from omnigraph.write.load import (
     UNMATCHED,
     FragmentTarget,

@@ -37,8 +37,7 @@ from omnigraph.spark.load.staging import stage_rows
 from omnigraph.spark.load.tables import map_tables
 from omnigraph.spark.scratch import ScratchFolder, create_table_in, open_scratch_folder
 from omnigraph.spark.spool import Spool
-from omnigraph.storage.staging import FragmentText, StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import FragmentText, StagedChange, Table
 from omnigraph.write import load as loads
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.load import (

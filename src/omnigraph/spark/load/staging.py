@@ -13,11 +13,9 @@ from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.load.changed_table import FragmentRows
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size, union_sized
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
-from omnigraph.storage.row_sizes import estimate_row_bytes
-from omnigraph.storage.staging import FragmentText, StagedChange
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, FragmentText, StagedChange, Table, estimate_row_bytes
 from omnigraph.write import load as loads
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import IncomingMode

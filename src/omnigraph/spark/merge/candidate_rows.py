@@ -16,8 +16,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes import CandidateFragment, CandidateRows, DiffSide
 from omnigraph.spark.shuffle import Packer, ReceivedRows
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, PARTITION_BYTES
-from omnigraph.storage.row_sizes import estimate_row_bytes
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import ROW_ADDRESS, Table, estimate_row_bytes
 
 MIN_ROWS_PER_PARTITION: Final = 5_000
 _ROWS_PER_TASK: Final = 250_000

@@ -22,11 +22,10 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.changes import compare_sides
 from omnigraph.spark.merge.candidate_rows import StreamSource
 from omnigraph.spark.shuffle import Packer, ReceivedRows, receive_rows
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import FragmentText, Table
 from omnigraph.write.load import MAX_BUFFERED_BYTES
 from omnigraph.write.merge import (
     ConflictResolver,

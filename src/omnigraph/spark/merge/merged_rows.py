@@ -31,12 +31,10 @@ from omnigraph.spark.load import (
 )
 from omnigraph.spark.merge.merge_task import IDS, TableMergeReport
 from omnigraph.spark.sized_frames import divide_fragments
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_list
-from omnigraph.storage.row_sizes import estimate_row_bytes
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import FragmentText, Table, estimate_row_bytes
 from omnigraph.write.load import FragmentTarget, GeneratedIds, IncomingRows, IncomingTable, InMemoryRows
 from omnigraph.write.merge import BrokenRules, Counts, MergeSnapshots, TableDelta, empty_delta, exists_in
 from omnigraph.write.rules import IncomingMode, check_rows

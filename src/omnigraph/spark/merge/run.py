@@ -44,8 +44,7 @@ from omnigraph.spark.merge.merge_task import (
 from omnigraph.spark.merge.merged_rows import DistributedDelta, SparkRuleChecker
 from omnigraph.spark.scratch import create_scratch_table
 from omnigraph.spark.shuffle import shuffle_rows
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import StagedChange, Table
 from omnigraph.write.commit import TableChange
 from omnigraph.write.merge import (
     LOCAL_MERGE_ENGINE,

@@ -55,7 +55,7 @@ from omnigraph.spark.sized_frames import JoinKind, SizedFrame, hint_join
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
-from omnigraph.storage.row_sizes import estimate_row_bytes
+from omnigraph.storage.tables import estimate_row_bytes
 
 
 def execute_match(

@@ -32,8 +32,7 @@ from omnigraph.spark.sized_frames import SizedFrame
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import Condition, ValueIn
-from omnigraph.storage.row_search import SCORE
-from omnigraph.storage.row_sizes import estimate_row_bytes
+from omnigraph.storage.tables import SCORE, estimate_row_bytes
 
 
 def scan_entities(

@@ -26,8 +26,7 @@ from omnigraph.read.changes import (
 )
 from omnigraph.spark.shuffle import assign_partitions
 from omnigraph.storage.columns import column_of
-from omnigraph.storage.fragments import Numbers, list_fragments
-from omnigraph.storage.table import ROW_ADDRESS
+from omnigraph.storage.tables import ROW_ADDRESS, Numbers, list_fragments
 
 ROWS_PER_TASK: Final = 250_000
 """A commit that changed more rows of a table, by its metadata, is read by several tasks."""

@@ -32,7 +32,7 @@ from omnigraph.spark.source.change_parts import DiffPart, divide_diff, read_part
 from omnigraph.spark.source.type_reader import STORAGE_PREFIX, storage_options_of
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.table import Access
+from omnigraph.storage.tables import Access
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit

@@ -38,8 +38,7 @@ from omnigraph.storage.condition_text import decode_conditions
 from omnigraph.storage.filters import Condition
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockSettings
-from omnigraph.storage.row_sizes import estimate_stored_row_bytes
-from omnigraph.storage.table import Access
+from omnigraph.storage.tables import Access, estimate_stored_row_bytes
 from omnigraph.write.executor import group_evenly
 
 STORAGE_PREFIX: Final = "storage."

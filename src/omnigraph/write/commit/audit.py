@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import AlreadyExists, NotFound, PublishContention, StorageError
 from omnigraph.manifest.handle import Manifest
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.records import (
     NUMBER,
@@ -24,8 +24,7 @@ from omnigraph.storage.records import (
     nullable,
     required,
 )
-from omnigraph.storage.table import Table
-from omnigraph.storage.torn_versions import discard_torn_versions, open_newest_whole
+from omnigraph.storage.tables import Table, discard_torn_versions, open_newest_whole
 
 DIRECTORY: Final = "_graph_commit_recoveries.lance"
 _ATTEMPTS: Final = 6

@@ -22,11 +22,10 @@ from omnigraph.manifest.lagging import follow_schemas
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, publish
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, open_pin
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import HeldLock, branch_lock
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import StagedChange, Table
 from omnigraph.write.commit.operation import PreparedWrite, SchemaChange, TableChange, TableCreation
 from omnigraph.write.commit.recovery import heal
 from omnigraph.write.commit.sidecars import WriterKind

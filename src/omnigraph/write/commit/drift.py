@@ -20,7 +20,7 @@ from omnigraph.manifest.rows import MAIN, CommitRecord, make_ulid
 from omnigraph.manifest.snapshot import Pin, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.locks import HeldLock
-from omnigraph.storage.table import Table, TableCommit
+from omnigraph.storage.tables import Table, TableCommit
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
 from omnigraph.write.commit.table_heads import (

@@ -16,8 +16,7 @@ from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN, CommitRecord, WriteKey
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.storage.locks import HeldLock
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import StagedChange, Table
 from omnigraph.write.commit.sidecars import WriterKind
 
 Outcome = TypeVar("Outcome")

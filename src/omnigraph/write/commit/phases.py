@@ -20,14 +20,12 @@ from omnigraph.manifest.publisher import BranchState, CommitIntent, PublishReque
 from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersion, Tombstone, WriteKey
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, make_pointer_entry
 from omnigraph.manifest.state import ManifestView
-from omnigraph.storage import table_upkeep
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.durability import SyncFailed
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLock, LeaseLost
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import StagedChange, Table
 from omnigraph.write.commit.operation import (
     AlreadyCommitted,
     CommitOptions,
@@ -170,7 +168,7 @@ def run_phases(
     crowded = [
         each.pin.table_key
         for each, table in zip(staged_tables, committed, strict=True)
-        if table_upkeep.list_crowded_sizes(table)
+        if tables.list_crowded_sizes(table)
     ]
     return CommitResult(published.commit, outcome, tables=written, crowded=frozenset(crowded))
 

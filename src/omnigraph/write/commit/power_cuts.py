@@ -18,8 +18,8 @@ from omnigraph.manifest.handle import DIRECTORY, Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin
 from omnigraph.storage.locks import HeldLock, refs_lock
-from omnigraph.storage.table import Table
-from omnigraph.storage.torn_versions import (
+from omnigraph.storage.tables import (
+    Table,
     discard_version,
     identify_version,
     list_torn_and_rest,

@@ -21,11 +21,10 @@ from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishRe
 from omnigraph.manifest.rows import MAIN, Registration, SchemaHead, TableVersion, Tombstone, make_ulid
 from omnigraph.manifest.snapshot import Pin, make_entry, make_pointer_entry, open_pin
 from omnigraph.manifest.state import ManifestView
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
-from omnigraph.storage.table import Table, TableCommit, open_table
-from omnigraph.storage.table_versions import list_versions
+from omnigraph.storage.tables import Table, TableCommit, list_versions, open_table
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
 from omnigraph.write.commit.power_cuts import discard_half_made_branches, discard_torn_work

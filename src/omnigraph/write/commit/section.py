@@ -39,7 +39,7 @@ from omnigraph.manifest.rows import MAIN, SchemaHead, make_ulid
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
-from omnigraph.storage.staging import StagedChange
+from omnigraph.storage.tables import StagedChange
 from omnigraph.write.commit.branch_setup import CatchUpOperation, find_newer_schema, publish_handoff
 from omnigraph.write.commit.drift import audit_discarded_drift, discard_drift
 from omnigraph.write.commit.operation import (

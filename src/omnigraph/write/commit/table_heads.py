@@ -15,10 +15,9 @@ from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishRe
 from omnigraph.manifest.rows import TableVersion
 from omnigraph.manifest.snapshot import Pin, list_pins, make_entry
 from omnigraph.manifest.state import ManifestView
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.locks import HeldLock
-from omnigraph.storage.table import Table, TableCommit
-from omnigraph.storage.torn_versions import is_torn
+from omnigraph.storage.tables import Table, TableCommit, is_torn
 from omnigraph.write.commit.power_cuts import open_whole_head
 from omnigraph.write.commit.sidecars import SidecarPin
 

@@ -14,13 +14,12 @@ import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import read_writable_blobs
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag, read_renamed_column
 from omnigraph.storage.lance_internals import can_reshape, is_blob
-from omnigraph.storage.staging import FragmentText, StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import FragmentText, StagedChange, Table
 from omnigraph.write.executor import LOCAL, Executor, divide_evenly
 
 _Field: TypeAlias = "pa.Field[pa.DataType]"

@@ -18,8 +18,7 @@ from omnigraph.language.schema import NodeType, TableKey
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, is_among
 from omnigraph.storage.keys import make_ids
-from omnigraph.storage.row_search import combine_batches
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table, combine_batches
 from omnigraph.write.commit import TableShape
 from omnigraph.write.row_values import SAMPLE_ROWS, can_have_legacy_ids, find_legacy_id
 

@@ -26,7 +26,7 @@ from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.manifest.tags import list_tags
-from omnigraph.storage.table import open_table
+from omnigraph.storage.tables import open_table
 from omnigraph.write.evolve.schema_migration import find_hard_drops
 
 UNSUPPORTED = "OG-MF-100"

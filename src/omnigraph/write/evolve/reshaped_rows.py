@@ -11,7 +11,7 @@ import pyarrow as pa
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Table
 from omnigraph.write.commit import TableShape
 from omnigraph.write.evolve.id_rewrites import IdRewrites
 

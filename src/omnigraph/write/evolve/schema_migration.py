@@ -30,11 +30,10 @@ from omnigraph.language.schema import (
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.locks import HeldLock, refs_lock
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table, open_table
+from omnigraph.storage.tables import StagedChange, Table, open_table
 from omnigraph.write.commit import TableChange, TableCreation, TableRewrite, TableShape
 from omnigraph.write.evolve.id_rewrites import IdRewrites, find_id_rewrites
 from omnigraph.write.evolve.reshaped_rows import ReshapedRows

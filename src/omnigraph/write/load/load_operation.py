@@ -13,13 +13,10 @@ import numpy as np
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, NodeType, split_by_kind
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
-from omnigraph.storage.row_search import find_addresses
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table
-from omnigraph.storage.table_writes import Addresses
+from omnigraph.storage.tables import Addresses, StagedChange, Table, find_addresses
 from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
 from omnigraph.write.load.matching import (
     MATCHING_MODES,

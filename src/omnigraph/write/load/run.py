@@ -28,8 +28,7 @@ from omnigraph.manifest.references import (
 )
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin
-from omnigraph.storage.table import branch_uri
-from omnigraph.storage.table_writes import WriteMode
+from omnigraph.storage.tables import WriteMode, branch_uri
 from omnigraph.write.commit import (
     AlreadyCommitted,
     CommitOptions,

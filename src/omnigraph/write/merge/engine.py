@@ -17,9 +17,7 @@ from omnigraph.errors import Conflict
 from omnigraph.read.changes import ChangedRows, read_changes
 from omnigraph.read.frames import find_positions
 from omnigraph.storage.columns import Values, column_of
-from omnigraph.storage.fragments import map_addresses
-from omnigraph.storage.row_search import find_addresses
-from omnigraph.storage.staging import Addresses
+from omnigraph.storage.tables import Addresses, find_addresses, map_addresses
 from omnigraph.write.commit import TableChange
 from omnigraph.write.executor import LOCAL, Executor
 from omnigraph.write.merge.alignment import MergeBase, align_ranges, find_tables_to_merge

@@ -31,8 +31,7 @@ from omnigraph.manifest.rows import CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.query import PlannedQuery, QueryOptions, plan_compiled, read_columns
 from omnigraph.storage.columns import column_of
-from omnigraph.storage.table import Table
-from omnigraph.storage.table_writes import audit_version
+from omnigraph.storage.tables import Table, audit_version
 from omnigraph.write.commit import (
     AlreadyCommitted,
     CommitOptions,

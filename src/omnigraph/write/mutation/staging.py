@@ -16,12 +16,10 @@ import pyarrow.compute as pc
 
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.filters import Condition
-from omnigraph.storage.row_search import combine_batches, find_addresses
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import StagedChange, Table, combine_batches, find_addresses
 from omnigraph.write.commit import TableChange
 from omnigraph.write.row_values import can_have_legacy_ids, load_blobs, refuse_legacy_ids
 from omnigraph.write.rules import IncomingMode, RowChanges, RowLocations, empty_ids

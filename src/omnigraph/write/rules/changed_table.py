@@ -27,11 +27,16 @@ from omnigraph.storage.columns import (
     is_not_among,
     normalize_zero,
 )
-from omnigraph.storage.fragments import have_same_layout
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag, read_declared_column
-from omnigraph.storage.row_search import build_value_filters, can_look_up, find_addresses
-from omnigraph.storage.staging import Addresses
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import (
+    ROW_ADDRESS,
+    Addresses,
+    Table,
+    build_value_filters,
+    can_look_up,
+    find_addresses,
+    have_same_layout,
+)
 from omnigraph.write.rules.set_rules import TablePart
 from omnigraph.write.spill import spill_rows
 

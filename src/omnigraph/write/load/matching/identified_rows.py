@@ -14,12 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, is_among, take_where
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
-from omnigraph.storage.table_writes import WriteMode
+from omnigraph.storage.tables import FragmentText, Table, WriteMode
 from omnigraph.write.load.rows import NumberedRows, RowNumbers, RowStorage, exclude_ids, to_reader
 
 TAKEN_IDS: Final = pa.schema([pa.field("staged_id", pa.string()), pa.field("id", pa.string())])

@@ -18,8 +18,7 @@ import pyarrow as pa
 from omnigraph.read.rows import blob_properties_of, read_blobs_at
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of, compute, to_bool_array
-from omnigraph.storage.staging import Addresses
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables import Addresses, Table
 from omnigraph.write.load.matching import match_candidates
 from omnigraph.write.load.matching.identified_rows import TAKEN_IDS, IdentifiedRows, IdentityMatch
 from omnigraph.write.load.matching.identity import RowIdentity, mark_single

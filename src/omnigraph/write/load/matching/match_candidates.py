@@ -18,11 +18,18 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Rows, Values, column_of, encode_values, is_among, take_where
-from omnigraph.storage.fragments import list_fragments, read_rows
 from omnigraph.storage.lagging_columns import read_declared_column
-from omnigraph.storage.row_search import build_value_filters, can_list_values, can_look_up, combine_batches
-from omnigraph.storage.staging import Addresses
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables import (
+    ROW_ADDRESS,
+    Addresses,
+    Table,
+    build_value_filters,
+    can_list_values,
+    can_look_up,
+    combine_batches,
+    list_fragments,
+    read_rows,
+)
 from omnigraph.write.load.matching.identity import RowIdentity, make_id_keys
 from omnigraph.write.load.matching.row_digests import digest_rows
 from omnigraph.write.load.rows import GeneratedIds, IncomingRows, NumberedRows, RowNumbers, list_value_columns

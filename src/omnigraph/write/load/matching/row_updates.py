@@ -19,12 +19,10 @@ import pyarrow as pa
 from omnigraph.errors import Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import PUBLIC_NAMES, BlobValue, blob_properties_of, read_blobs_at, read_writable_blobs
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, is_among, to_bool_array, to_list
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.table import Table
-from omnigraph.storage.table_writes import WriteMode
+from omnigraph.storage.tables import FragmentText, Table, WriteMode
 from omnigraph.write.load.matching.identity import RowIdentity
 from omnigraph.write.load.matching.identity_matching import BlobReader
 from omnigraph.write.load.matching.match_candidates import (

@@ -20,15 +20,13 @@ import pyarrow as pa
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import BlobValue, read_blobs_at
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, find_true, is_among, is_not_among, to_list
 from omnigraph.storage.filters import ValueIn
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.staging import FragmentText
-from omnigraph.storage.staging import delete_fragments as discard_files
-from omnigraph.storage.table import ROW_ADDRESS, Table
-from omnigraph.storage.table_writes import WriteMode
+from omnigraph.storage.tables import ROW_ADDRESS, FragmentText, Table, WriteMode
+from omnigraph.storage.tables import delete_fragments as discard_files
 from omnigraph.write.load.rows.positions import GeneratedIds, RowNumbers, RowPositions
 from omnigraph.write.load.rows.validation import RejectedRecord
 from omnigraph.write.row_values import load_blobs

@@ -17,9 +17,9 @@ from typing import Final, Self
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
-from omnigraph.storage import table_writes as tables
+from omnigraph.storage import tables
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.staging import FragmentText
+from omnigraph.storage.tables import FragmentText
 from omnigraph.write.load.rows.incoming_rows import FragmentTarget, IncomingRows, InMemoryRows, StagedRows
 from omnigraph.write.load.rows.partial_rows import RowForm, schema_of
 from omnigraph.write.load.rows.positions import GeneratedIds, PositionFile

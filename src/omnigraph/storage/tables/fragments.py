@@ -17,7 +17,7 @@ from lance.fragment import FragmentMetadata, LanceFragment
 
 from omnigraph.storage.columns import Rows, column_of
 from omnigraph.storage.lance_internals import DeletionFile, identify_data_file, read_deletions
-from omnigraph.storage.table import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
+from omnigraph.storage.tables.table import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 

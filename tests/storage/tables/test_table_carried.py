@@ -9,22 +9,24 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage import table_writes as tables
-from omnigraph.storage.row_search import find_addresses
-from omnigraph.storage.staging import IndexKind, StagedChange
-from omnigraph.storage.table import Access, Table
-from omnigraph.storage.table_upkeep import (
+from omnigraph.storage import tables
+from omnigraph.storage.tables import (
+    Access,
+    IndexKind,
+    StagedChange,
+    Table,
     build_index,
     can_grow,
     carry_over_indexes,
     carry_over_rewrites,
     choose_segment,
     compact,
+    find_addresses,
     plan_compaction,
     run_compaction,
     stage_rewrites,
 )
-from tests.storage.tables import put
+from tests.storage.tables.sample_tables import put
 
 SCHEMA = pa.schema(
     [

@@ -1,6 +1,6 @@
 """Stage work that changes no rows: build indexes and compact fragments.
 
-As in :mod:`omnigraph.storage.table_writes`, nobody sees the result before it is committed. Other processes may compute
+As in :mod:`omnigraph.storage.tables.writes`, nobody sees the result before it is committed. Other processes may compute
 the parts. What was computed on one version can be carried over to a newer one, so that it is never computed twice.
 """
 
@@ -24,9 +24,9 @@ from lance.optimize import Compaction, CompactionOptions, CompactionTask, Rewrit
 from omnigraph.errors import HistoryGone
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.lance_internals import print_highest_fragment_id, translate_errors
-from omnigraph.storage.staging import IndexKind, StagedChange
-from omnigraph.storage.table import ROW_CREATED_AT, Table
-from omnigraph.storage.table_writes import stage_operation, write_durably
+from omnigraph.storage.tables.staging import IndexKind, StagedChange
+from omnigraph.storage.tables.table import ROW_CREATED_AT, Table
+from omnigraph.storage.tables.writes import stage_operation, write_durably
 
 _KEEPS_FRAGMENTS: Final = frozenset({"Append", "Delete", "Update", "CreateIndex", "Rewrite", "ReserveFragments"})
 """The Lance operations that add or remove fragments, or delete rows in them, but change no value in a fragment."""

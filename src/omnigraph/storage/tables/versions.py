@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from omnigraph.storage.columns import Values, column_of, compute, is_among, to_list
 from omnigraph.storage.lance_internals import translate_errors
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables.table import Table
 
 
 def list_versions(table: Table) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Final, cast
 import pyarrow as pa
 
 from omnigraph.storage.lance_internals import is_blob
-from omnigraph.storage.table import Table
+from omnigraph.storage.tables.table import Table
 
 _GUESSED_BYTES: Final = 32
 """The size of a value whose type has no fixed width, if nothing else is known."""

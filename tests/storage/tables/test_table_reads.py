@@ -11,25 +11,23 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import HistoryGone, NotFound, ParameterError, StorageError
-from omnigraph.storage.table import (
+from omnigraph.storage.tables import (
     ROW_ADDRESS,
     ROW_CREATED_AT,
     ROW_ID,
     ROW_UPDATED_AT,
     Access,
     Table,
-    branch_uri,
-    open_table,
-)
-from omnigraph.storage.table_writes import (
     append,
+    branch_uri,
     commit,
     create_table_branch,
     delete_table_branch,
     drop_versions,
+    open_table,
     set_config,
 )
-from tests.storage.tables import PEOPLE, ages, people, put, table_of, upsert
+from tests.storage.tables.sample_tables import PEOPLE, ages, people, put, table_of, upsert
 
 
 def test_a_table_opens_at_exactly_its_version(tmp_path: Path) -> None:

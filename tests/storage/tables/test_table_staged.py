@@ -13,24 +13,32 @@ import pytest
 from omnigraph.errors import AlreadyExists, HistoryGone
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
-from omnigraph.storage.staging import FragmentText, IndexKind
-from omnigraph.storage.table import ROW_ADDRESS, ROW_UPDATED_AT, Table, open_table
-from omnigraph.storage.table_upkeep import build_index, compact, plan_compaction, run_compaction, stage_rewrites
-from omnigraph.storage.table_writes import (
+from omnigraph.storage.tables import (
+    ROW_ADDRESS,
+    ROW_UPDATED_AT,
+    FragmentText,
+    IndexKind,
+    Table,
     append,
     append_fragments,
     audit_version,
+    build_index,
     commit,
+    compact,
     create_table,
+    open_table,
     overwrite,
     overwrite_fragments,
+    plan_compaction,
     remove_rows,
     restore,
+    run_compaction,
+    stage_rewrites,
     update_fragments,
     write_rows,
 )
 from tests.deleting import delete_where
-from tests.storage.tables import PEOPLE, ages, operation_of, people, put, table_of, upsert
+from tests.storage.tables.sample_tables import PEOPLE, ages, operation_of, people, put, table_of, upsert
 
 
 def test_a_new_table_is_empty_and_has_our_write_parameters(tmp_path: Path) -> None:

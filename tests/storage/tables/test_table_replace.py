@@ -7,11 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import ROW_ADDRESS, ROW_UPDATED_AT, Table
-from omnigraph.storage.table_upkeep import build_index
-from omnigraph.storage.table_writes import Addresses, append, create_table, delete_at, replace_rows
-from tests.storage.tables import ages, operation_of, people, put, table_of
+from omnigraph.storage.tables import (
+    ROW_ADDRESS,
+    ROW_UPDATED_AT,
+    Addresses,
+    IndexKind,
+    Table,
+    append,
+    build_index,
+    create_table,
+    delete_at,
+    replace_rows,
+)
+from tests.storage.tables.sample_tables import ages, operation_of, people, put, table_of
 
 
 def addresses(table: Table, where: str) -> Addresses:

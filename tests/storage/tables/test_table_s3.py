@@ -7,22 +7,25 @@ import pytest
 from omnigraph.errors import AlreadyExists, HistoryGone, NotFound, PublishContention
 from omnigraph.storage.lance_internals import CommitRefused
 from omnigraph.storage.location import Location
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Access, Table, open_table
-from omnigraph.storage.table_upkeep import build_index, compact
-from omnigraph.storage.table_writes import (
+from omnigraph.storage.tables import (
+    Access,
+    IndexKind,
+    Table,
     append,
     audit_version,
+    build_index,
+    compact,
     create_table,
     create_table_branch,
     delete_table_branch,
     drop_versions,
     merge_rows,
+    open_table,
     overwrite,
     restore,
 )
 from tests.deleting import delete_where
-from tests.storage.tables import ages, people, put, upsert
+from tests.storage.tables.sample_tables import ages, people, put, upsert
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from omnigraph.storage.lance_internals import (
     read_version_hint,
     translate_errors,
 )
-from omnigraph.storage.written_rows import WrittenRows
+from omnigraph.storage.tables.written_rows import WrittenRows
 
 Result = TypeVar("Result")
 
@@ -120,7 +120,7 @@ class Table:
 
     @property
     def dataset(self) -> LanceDataset:
-        """The Lance handle, for reading. Only ``table_writes`` and ``table_upkeep`` write through it."""
+        """The Lance handle, for reading. Only ``writes`` and ``upkeep`` write through it."""
         # Lance's class has an untyped base, so a type checker takes the field itself for a descriptor.
         return cast("LanceDataset", self.handle)
 

@@ -28,8 +28,8 @@ from omnigraph.language.values import ConstantValue
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueCondition, list_filter
 from omnigraph.storage.lagging_columns import has_declared_column
-from omnigraph.storage.staging import Addresses, IndexKind
-from omnigraph.storage.table import ROW_ADDRESS, Table
+from omnigraph.storage.tables.staging import Addresses, IndexKind
+from omnigraph.storage.tables.table import ROW_ADDRESS, Table
 
 _MAX_COMPARED_VALUES: Final = 100
 """Values other than strings are compared one by one, which pays only for a few of them."""

@@ -3,7 +3,7 @@
 Staging writes bytes that nobody sees. :func:`commit` shows them as one new version, or is refused and shows nothing.
 A few writes have no staged form or need none; they are at the end, each marked as inline. Every function takes a
 pinned :class:`Table`, leaves it unchanged, and returns a new one. Only this module and
-:mod:`omnigraph.storage.table_upkeep` call Lance writes; a test checks that.
+:mod:`omnigraph.storage.tables.upkeep` call Lance writes; a test checks that.
 
 Staged changes are not a fence. Lance rebases most of them over newer commits, so :func:`commit` compares the version
 that it got with the one that was meant. Callers hold the branch lock.
@@ -37,7 +37,7 @@ from omnigraph.storage.lance_internals import (
     translate_errors,
     version_path,
 )
-from omnigraph.storage.staging import (
+from omnigraph.storage.tables.staging import (
     Addresses,
     FragmentText,
     StagedChange,
@@ -45,7 +45,15 @@ from omnigraph.storage.staging import (
     encode_fragment,
     group_by_fragment,
 )
-from omnigraph.storage.table import OPERATION_ID, Access, Table, branch_uri, open_table, purge_hint, retry_moved_refs
+from omnigraph.storage.tables.table import (
+    OPERATION_ID,
+    Access,
+    Table,
+    branch_uri,
+    open_table,
+    purge_hint,
+    retry_moved_refs,
+)
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 WriteMode: TypeAlias = Literal["append", "overwrite"]

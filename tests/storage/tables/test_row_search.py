@@ -7,15 +7,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage import row_search
 from omnigraph.storage.columns import to_list
-from omnigraph.storage.row_search import can_list_values, combine_batches, find_addresses, split_for_filters
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import ROW_ADDRESS, Table
-from omnigraph.storage.table_upkeep import build_index
-from omnigraph.storage.table_writes import append
+from omnigraph.storage.tables import (
+    ROW_ADDRESS,
+    IndexKind,
+    Table,
+    append,
+    build_index,
+    can_list_values,
+    combine_batches,
+    find_addresses,
+    row_search,
+    split_for_filters,
+)
 from tests.deleting import delete_where
-from tests.storage.tables import people, put, table_of
+from tests.storage.tables.sample_tables import people, put, table_of
 
 NAMES = [f"p{number}'" for number in range(40)]
 

@@ -12,21 +12,22 @@ import pytest
 from omnigraph.errors import AlreadyExists, InputError, NotFound, ParameterError, PublishContention
 from omnigraph.storage import failpoints
 from omnigraph.storage.lance_internals import CommitRefused
-from omnigraph.storage.staging import IndexKind
-from omnigraph.storage.table import Table, open_table
-from omnigraph.storage.table_upkeep import build_index
-from omnigraph.storage.table_writes import (
+from omnigraph.storage.tables import (
+    IndexKind,
+    Table,
     append,
+    build_index,
     create_table,
     create_table_branch,
     delete_table_branch,
     drop_versions,
     merge_rows,
+    open_table,
     set_config,
     set_field_metadata,
     set_schema_metadata,
 )
-from tests.storage.tables import ages, people, put, table_of, upsert
+from tests.storage.tables.sample_tables import ages, people, put, table_of, upsert
 
 KEY = pa.field("object_id", pa.string(), False, {"lance-schema:unenforced-primary-key": "true"})
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.storage import table_writes as tables
-from omnigraph.storage.row_sizes import estimate_row_bytes, estimate_stored_row_bytes
-from omnigraph.storage.table import Access, Table
+from omnigraph.storage import tables
+from omnigraph.storage.tables import Access, Table, estimate_row_bytes, estimate_stored_row_bytes
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("n", pa.int64()), pa.field("v", pa.list_(pa.float32(), 256))])
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(__file__).parents[3] / "src"
 STORAGE = SOURCE / "omnigraph" / "storage"
-WRITERS = (STORAGE / "table_writes.py", STORAGE / "table_upkeep.py")
+WRITERS = (STORAGE / "tables" / "writes.py", STORAGE / "tables" / "upkeep.py")
 
 # Words that only Lance writes have: wherever one is called, it is one.
 ALWAYS = {

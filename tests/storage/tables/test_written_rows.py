@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from lance.fragment import LanceFragment
 
-from omnigraph.storage import table_writes as tables
-from omnigraph.storage.fragments import list_fragments, take_fragment
-from omnigraph.storage.table import Table, open_table
+from omnigraph.storage import tables
+from omnigraph.storage.tables import Table, list_fragments, open_table, take_fragment
 
 ROWS = pa.table({"id": ["a", "b"], "age": pa.array([1, None], pa.int32())})
 

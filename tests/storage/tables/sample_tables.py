@@ -7,10 +7,16 @@ from typing import cast
 
 import pyarrow as pa
 
-from omnigraph.storage.row_search import find_addresses
-from omnigraph.storage.staging import StagedChange
-from omnigraph.storage.table import Access, Table
-from omnigraph.storage.table_writes import append, commit, create_table, replace_rows
+from omnigraph.storage.tables import (
+    Access,
+    StagedChange,
+    Table,
+    append,
+    commit,
+    create_table,
+    find_addresses,
+    replace_rows,
+)
 
 PEOPLE = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("age", pa.int64())])
 
