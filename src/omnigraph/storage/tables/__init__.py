@@ -76,7 +76,13 @@ from omnigraph.storage.tables.upkeep import (
     run_compaction,
     stage_rewrites,
 )
-from omnigraph.storage.tables.versions import TrackedFiles, list_tagged_versions, list_versions, split_tracked_files
+from omnigraph.storage.tables.versions import (
+    TrackedFiles,
+    list_tagged_versions,
+    list_tracked_files,
+    list_versions,
+    split_tracked_files,
+)
 from omnigraph.storage.tables.writes import (
     WriteMode,
     append,
@@ -174,6 +180,7 @@ __all__ = [
     "list_fragments",
     "list_tagged_versions",
     "list_torn_and_rest",
+    "list_tracked_files",
     "list_versions",
     "map_addresses",
     "merge_rows",
