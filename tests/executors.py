@@ -26,13 +26,21 @@ Mutate: TypeAlias = Callable[[Graph, QueryRequest, str], MutationResult]
 Way: TypeAlias = Callable[[Graph, QueryRequest, str, Reference | None], list[Row]]
 
 
+def _stay_here(graph: Graph) -> Graph:
+    return graph
+
+
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """One of those that ``only=`` can name, and its ways by what a failure calls them."""
+    """One of those that ``only=`` can name, and its ways by what a failure calls them.
+
+    ``reach`` gives the graph that the other steps are sent to, such as the same graph on a server.
+    """
 
     name: str
     ways: Mapping[str, Way]
     mutate: Mutate
+    reach: Callable[[Graph], Graph] = _stay_here
 
 
 def _locally(

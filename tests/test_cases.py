@@ -187,7 +187,8 @@ def run_application(state: State, step: Step) -> State:
     graph = _graph(state, step)
     hard = step.action.options.get("allow_data_loss") == "true"
     before, had = _all_branches(graph), graph.schema.hash
-    problems = _problems_of(lambda: graph.apply_schema(_text(step.action), allow_data_loss=hard))
+    reached = state.executor.reach(graph)
+    problems = _problems_of(lambda: reached.apply_schema(_text(step.action), allow_data_loss=hard))
     expect_problems(step, problems)
     if problems and (_all_branches(graph) != before or graph.schema.hash != had):
         raise Mismatch(step.action, "it was refused, and yet something changed")
@@ -254,7 +255,7 @@ def _answer(state: State, step: Step, way: Way) -> list[Row]:
 
 def run_data(state: State, step: Step) -> State:
     graph = _graph(state, step)
-    with graph.transaction() as tx:
+    with state.executor.reach(graph).transaction() as tx:
         for line in filter(str.strip, step.action.body.splitlines()):
             insert(tx, graph.schema, cast("dict[str, object]", json.loads(line)))
     return replace(state, graph=graph, made=_made(tx.result))
@@ -277,7 +278,8 @@ def run_mutation(state: State, step: Step) -> State:
 def run_load(state: State, step: Step) -> State:
     graph, text = _graph(state, step), io.StringIO(_text(step.action))
     mode, identity = load_options(step)
-    result = _written(step, graph, lambda: graph.load(text, mode=mode, branch=_branch(step), identity=identity))
+    reached = state.executor.reach(graph)
+    result = _written(step, graph, lambda: reached.load(text, mode=mode, branch=_branch(step), identity=identity))
     expect_commit(step, result)
     return _looked_at(replace(state, graph=graph, made=_made(result)), step)
 
@@ -298,13 +300,15 @@ def expect_commit(step: Step, result: LoadResult | None) -> None:
 def run_branch_create(state: State, step: Step) -> State:
     graph = _graph(state, step)
     source = _reference(state, step.action, "from") or MAIN
-    expect_problems(step, _problems_of(lambda: graph.create_branch(_branch(step), source)))
+    reached = state.executor.reach(graph)
+    expect_problems(step, _problems_of(lambda: reached.create_branch(_branch(step), source)))
     return _looked_at(replace(state, graph=graph), step)
 
 
 def run_branch_delete(state: State, step: Step) -> State:
     graph = _graph(state, step)
-    expect_problems(step, _problems_of(lambda: graph.delete_branch(step.action.arguments[1])))
+    reached = state.executor.reach(graph)
+    expect_problems(step, _problems_of(lambda: reached.delete_branch(step.action.arguments[1])))
     return _looked_at(replace(state, graph=graph), step)
 
 

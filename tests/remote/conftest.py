@@ -10,7 +10,7 @@ import pytest
 import omnigraph
 from omnigraph.graph import Graph
 from tests import crash
-from tests.remote.served import RunningServer, start_server
+from tests.remote.served import ServerProcess, start_process
 
 SCHEMA = """
 node Person {
@@ -46,7 +46,7 @@ RECORDS = [
 ADD = "query add($name: String) { insert Person { name: $name } }"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "g.og"
     graph = omnigraph.init(path, SCHEMA, actor="act-ann")
@@ -59,9 +59,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def server(template: Path) -> Generator[RunningServer]:
-    running = start_server(template)
+@pytest.fixture(scope="session")
+def server(template: Path) -> Generator[ServerProcess]:
+    """One server for all tests of this process."""
+    running = start_process(template)
     yield running
     running.stop()
 
@@ -72,18 +73,18 @@ def folder(template: Path) -> Path:
     return crash.fresh_copy(template)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def local(template: Path) -> Graph:
     return omnigraph.open(template, "ro")
 
 
-@pytest.fixture(scope="module")
-def remote(server: RunningServer, template: Path) -> Graph:
+@pytest.fixture(scope="session")
+def remote(server: ServerProcess, template: Path) -> Graph:
     return server.open(template, "ro")
 
 
 @pytest.fixture(params=["local", "remote"])
-def graph(request: pytest.FixtureRequest, folder: Path, server: RunningServer) -> Graph:
+def graph(request: pytest.FixtureRequest, folder: Path, server: ServerProcess) -> Graph:
     """A graph to write to: on the disk, or through a server."""
     if request.param == "local":
         return omnigraph.open(folder, actor="act-test")

@@ -10,11 +10,11 @@ import pytest
 
 from omnigraph.cli.app import main
 from tests.remote.conftest import ADD
-from tests.remote.served import RunningServer
+from tests.remote.served import ServerProcess
 
 
 @pytest.fixture
-def url(server: RunningServer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(server: ServerProcess, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("OMNIGRAPH_TOKEN", raising=False)
     return server.add(folder)
@@ -26,7 +26,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str,
 
 
 def test_login_then_commands_then_logout(
-    url: str, server: RunningServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    url: str, server: ServerProcess, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, refused = run(capsys, "-g", url, "info")
     assert code == 1

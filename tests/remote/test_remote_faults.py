@@ -19,7 +19,7 @@ from omnigraph.errors import OmniGraphError, OutcomeUnknown, ParameterError, Ser
 from omnigraph.graph import Graph
 from omnigraph.remote import credentials_path, forget_token, keep_token, parse_graph_url
 from tests.remote.conftest import ADD
-from tests.remote.served import SECONDS, RunningServer
+from tests.remote.served import SECONDS, ServerProcess
 
 ALL = "query all() { match { $p: Person } return { $p.name } }"
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
@@ -77,7 +77,7 @@ def _read_request(connection: socket.socket) -> bytes:
 
 
 @pytest.fixture
-def proxy(server: RunningServer) -> Generator[_Proxy]:
+def proxy(server: ServerProcess) -> Generator[_Proxy]:
     with _Proxy(server.origin) as running:
         thread = threading.Thread(target=running.serve_forever, daemon=True)
         thread.start()
@@ -87,7 +87,7 @@ def proxy(server: RunningServer) -> Generator[_Proxy]:
 
 
 @pytest.fixture
-def cut_graph(proxy: _Proxy, server: RunningServer, folder: Path) -> Graph:
+def cut_graph(proxy: _Proxy, server: ServerProcess, folder: Path) -> Graph:
     url = server.add(folder).replace(server.origin, proxy.origin)
     return omnigraph.open(url, token=server.token, timeout=SECONDS)
 
@@ -164,7 +164,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_where_a_token_comes_from(
-    home: Path, server: RunningServer, template: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, server: ServerProcess, template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = server.add(template)
     with pytest.raises(Unauthorized):
@@ -251,7 +251,7 @@ def test_answers_of_other_servers(text: bytes) -> None:
     assert isinstance(caught.value, ServerUnavailable)
 
 
-def test_settings_of_a_graph_on_a_disk_are_refused(server: RunningServer) -> None:
+def test_settings_of_a_graph_on_a_disk_are_refused(server: ServerProcess) -> None:
     for given in ({"actor": "x"}, {"storage_options": {"a": "b"}}, {"durability": "process"}, {"memory": "1GB"}):
         with pytest.raises(OmniGraphError):
             omnigraph.open(f"{server.origin}/graphs/first", token=server.token, **given)  # type: ignore[arg-type]

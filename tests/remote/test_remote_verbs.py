@@ -7,7 +7,8 @@ import io
 import pickle
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +17,7 @@ import pytest
 
 from omnigraph.errors import (
     AlreadyExists,
+    DeadlineExceeded,
     MergeConflicts,
     NotFound,
     OmniGraphError,
@@ -29,7 +31,10 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.remote import RemoteGraph
 from omnigraph.remote.base import RemoteBase
+from omnigraph.storage.location import locate
+from omnigraph.storage.locks import branch_lock
 from tests.remote.conftest import ADD, SCHEMA
+from tests.remote.served import ServerProcess
 
 ALL = """query all() {
   match { $p: Person }
@@ -105,6 +110,16 @@ READS: dict[str, Read] = {
     "branches": lambda g: g.branches(),
     "tags": lambda g: g.tags(),
     "info": lambda g: [(i.format, i.branches, i.head, dict(i.nodes), dict(i.edges), i.mode) for i in [g.info()]],
+    "baseline": lambda g: [
+        (b.commit, b.cursor, b.summary(), list(b.entities()), list(b.records()), b.diff.to_arrow("Person"))
+        for b in [g.baseline(), g.baseline("start/here", types=["Person"])]
+    ],
+    "changes after a baseline": lambda g: [
+        block.commit for block in g.changes(cursor=g.baseline("start/here", types=["Person"]).cursor, types=["Person"])
+    ],
+    "health": lambda g: (g.health(), g.health("dev/a").tables[0].uncovered_rows),
+    "recoveries": lambda g: g.recoveries(),
+    "verify": lambda g: replace(g.verify(), seconds=0.0),
     "plan_schema": lambda g: g.plan_schema(SCHEMA.replace("age: I32?", "")),
 }
 ERRORS: dict[str, tuple[type[OmniGraphError], Read]] = {
@@ -211,6 +226,43 @@ def test_a_schema_change_and_what_breaks_a_rule(graph: Graph) -> None:
         graph.mutate(ADD, params={"name": "x"}, if_commit=graph.commits()[1].id)
     assert (failed.value.expected, failed.value.actual) == (graph.commits()[1].id, head.id)
     assert graph.commits()[0] == head
+
+
+def test_upkeep_of_all_kinds(graph: Graph) -> None:
+    for number in range(3):
+        graph.mutate(ADD, params={"name": f"n{number}"})
+    before = graph.health()
+    people = next(table for table in before.tables if table.table_key == "node:Person")
+    assert (people.rows, people.uncovered_rows) == (5, 5)
+    indexed = graph.ensure_indexes(types=["Person"])
+    assert ("node:Person", "id") in {(index.table_key, index.column) for index in indexed.built}
+    assert indexed.commit == graph.commits(upkeep=True)[0]
+    assert graph.ensure_indexes(types=["Person"]).built == ()
+    optimized = graph.optimize()
+    assert optimized.commits[0].actor == "act-test"
+    table = next(table for table in optimized.tables if table.table_key == "node:Person")
+    assert (table.fragments, table.fragments_before > 1) == (1, True)
+    after = next(table for table in graph.health().tables if table.table_key == "node:Person")
+    assert (after.rows, after.fragments, after.deleted_rows, after.uncovered_rows) == (5, 1, 0, 0)
+    preview = graph.cleanup(1, timedelta(seconds=0))
+    assert not preview.confirmed
+    assert graph.cleanup(keep=1, older_than="0s", confirm=True).confirmed
+    assert graph.repair().drifts == ()
+    assert graph.verify().findings == ()
+    with pytest.raises(ParameterError, match="keep"):
+        graph.cleanup(None)
+    with pytest.raises(NotFound, match="branch 'nope'"):
+        graph.optimize("nope")
+    with pytest.raises(ParameterError, match="no property with @embed"):
+        graph.embed("Person")
+
+
+def test_who_stops_waiting_for_upkeep_cancels_it(server: ServerProcess, folder: Path) -> None:
+    with server.open(folder) as graph:
+        # Whoever holds the lock of the branch keeps the operation from its end.
+        with branch_lock(locate(folder), "main"), pytest.raises(DeadlineExceeded):
+            graph.ensure_indexes(timeout=0.5)
+        assert graph.ensure_indexes().built
 
 
 def test_a_key_and_a_txn_make_one_commit(graph: Graph) -> None:

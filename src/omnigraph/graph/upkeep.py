@@ -17,8 +17,9 @@ from omnigraph.write.commit import Recovery
 from omnigraph.write.executor import LOCAL, Executor
 
 if TYPE_CHECKING:
-    from omnigraph.maintain import cleanup, optimize, repair, upkeep, verify
+    from omnigraph.maintain import cleanup, health, optimize, repair, upkeep, verify
     from omnigraph.maintain.cleanup import Cleaned
+    from omnigraph.maintain.health import Health
     from omnigraph.maintain.optimize import Optimized
     from omnigraph.maintain.repair import Repaired
     from omnigraph.maintain.verify import Verified
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 else:
     # Most processes use a few verbs: the rooms of the others need not be imported.
     cleanup = LateModule("omnigraph.maintain.cleanup")
+    health = LateModule("omnigraph.maintain.health")
     optimize = LateModule("omnigraph.maintain.optimize")
     repair = LateModule("omnigraph.maintain.repair")
     upkeep = LateModule("omnigraph.maintain.upkeep")
@@ -100,6 +102,13 @@ class UpkeepVerbs(GraphBase):
     def verify(self, *, timeout: Timeout = None) -> Verified:
         """Read the whole graph and report everything that is wrong with it."""
         return verify.verify(self._manifest)
+
+    def health(self, branch: str = MAIN, *, timeout: Timeout = None) -> Health:
+        """Describe the state of a graph: what is unfinished, and how far its tables are from compact and indexed.
+
+        Reads no row.
+        """
+        return health.describe_health(self._manifest, branch)
 
     def recoveries(self) -> list[Recovery]:
         """List the recoveries: writes that another process finished or rolled back, newest first."""

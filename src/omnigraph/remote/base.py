@@ -63,6 +63,9 @@ class RemoteBase(Graph):
             self._schemas[hash_] = parse_schema(text, tolerated=STRICTER_THAN_0_8)
         return self._schemas[hash_]
 
+    def _schema_for(self, branch: str, at: Reference | None) -> Schema:
+        return self._parse_schema(self._connection.read("schema", place_of(branch, at)))
+
     def _schema_of(self, snapshot: Snapshot) -> Schema:
         known = self._schemas.get(snapshot.schema_ir_hash or "")
         at = None if snapshot.commit is None else snapshot.commit.id

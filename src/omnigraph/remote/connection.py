@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 from typing_extensions import Buffer
 
-from omnigraph.deadlines import check_deadline, find_remaining_seconds
+from omnigraph.deadlines import check_deadline, find_remaining_seconds, observe
 from omnigraph.errors import DeadlineExceeded, Json, OmniGraphError, OutcomeUnknown, ServerUnavailable
 from omnigraph.remote.error_bodies import make_unreachable, to_error
 from omnigraph.remote.graph_url import GraphUrl
@@ -106,6 +106,11 @@ class Connection:
             if not broken.was_sent:
                 raise make_unreachable(broken.message) from broken
             return self._ask_again(full, key, broken)
+
+    def send_once(self, request: Request, seconds: float) -> None:
+        """Send a request whose answer does not matter, and wait for at most so long."""
+        with observe(seconds):
+            self._send(replace(request, path=self._full(request.path)), None)
 
     def _ask_again(self, request: Request, key: str | None, broken: _Broken) -> Fields:
         unknown = OutcomeUnknown(None, f"the connection broke before the answer came: {broken.message}", key=key)

@@ -82,11 +82,12 @@ def _complete(error: OmniGraphError, body: Mapping[str, Json]) -> None:
             error.__dict__.update(found)
     if isinstance(error, TooManyRequests):
         error.retry_after = int(cast("int", body.get("retry_after") or 1))
-    problems = _objects(body, "problems")
+    problems = body.get("problems")
+    if problems:
+        error.details["problems"] = problems
     if isinstance(error, errors.QueryError | errors.SchemaError) and problems:
-        error.problems = tuple(_to_problem(each) for each in problems)
+        error.problems = tuple(_to_problem(each) for each in _objects(body, "problems"))
         error.position = error.problems[0].position
-        error.details["problems"] = cast("Json", problems)
 
 
 def _objects(body: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:

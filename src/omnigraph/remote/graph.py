@@ -13,7 +13,10 @@ from omnigraph.read.memory import MemoryLimit
 from omnigraph.remote.connection import Connection
 from omnigraph.remote.credentials import find_token
 from omnigraph.remote.graph_url import parse_graph_url
+from omnigraph.remote.history import RemoteHistory
 from omnigraph.remote.reads import RemoteReads
+from omnigraph.remote.refs import RemoteReferences
+from omnigraph.remote.upkeep import RemoteUpkeep
 from omnigraph.remote.wire_values import refuse_given
 from omnigraph.remote.writes import RemoteWrites
 
@@ -21,7 +24,7 @@ DEFAULT_SECONDS: Final = 30.0
 _SERVER_REASON: Final = "the server opens the graph, and has its own settings"
 
 
-class RemoteGraph(RemoteReads, RemoteWrites):
+class RemoteGraph(RemoteReads, RemoteHistory, RemoteReferences, RemoteWrites, RemoteUpkeep):
     """A graph on a server. Safe to share between threads; unpickling connects again."""
 
     def __reduce__(self) -> tuple[object, ...]:

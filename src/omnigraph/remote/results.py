@@ -132,20 +132,29 @@ def to_snapshot_of_wire(found: Fields, branch: str, commit: Commit | None, find_
 
 
 class RemoteDiff(Diff):
-    """The changes from one snapshot to another, counted and read on the server."""
+    """The changes from one snapshot to another, counted and read on the server: at ``diff``, or of a baseline."""
 
-    __slots__ = ("_connection", "_query")
+    __slots__ = ("_connection", "_path", "_query")
     _connection: Connection
+    _path: str
     _query: Mapping[str, Json]
 
-    def __init__(self, connection: Connection, query: Mapping[str, Json], before: Snapshot, after: Snapshot) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        query: Mapping[str, Json],
+        before: Snapshot,
+        after: Snapshot,
+        path: str = "diff",
+    ) -> None:
         super().__init__(before, after, ())
         object.__setattr__(self, "_connection", connection)
+        object.__setattr__(self, "_path", path)
         object.__setattr__(self, "_query", dict(query))
 
     def summary(self) -> tuple[TypeChanges, ...]:
         """Count the changes of every type that changed."""
-        found = self._connection.read("diff", self._query)
+        found = self._connection.read(self._path, self._query)
         return tuple(
             TypeChanges(**cast("dict[str, int]", dict(each)))  # pyright: ignore[reportArgumentType]  as it was sent
             for each in cast("Sequence[Mapping[str, Json]]", found["summary"])
@@ -170,12 +179,14 @@ class RemoteDiff(Diff):
         return self._deadlines.iterate(lambda: self._records(self._query))
 
     def _records(self, query: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-        stream = self._connection.open_stream(Request("GET", "diff", query, accept=NDJSON))
-        return (cast("dict[str, Json]", orjson.loads(line)) for line in stream.lines() if line)
+        stream = self._connection.open_stream(Request("GET", self._path, query, accept=NDJSON))
+        records = (cast("dict[str, Json]", orjson.loads(line)) for line in stream.lines() if line)
+        # A baseline ends with its commit and its cursor, which are known already.
+        return (record for record in records if "end" not in record)
 
     def reader(self, name: str) -> pa.RecordBatchReader:
         """Stream the changes of one type as Arrow: ``op``, ``id``, ``changed``, and both images as structs."""
-        request = Request("GET", "diff", {**self._query, "type": name}, accept=ARROW)
+        request = Request("GET", self._path, {**self._query, "type": name}, accept=ARROW)
         return self._connection.open_stream(request).open_arrow()
 
 

@@ -2,90 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
-from urllib.parse import quote
+from typing import Final, Self, cast
+
+import orjson
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import CarriedDeadlines, Timeout, observe_timeouts
-from omnigraph.defaults import COMMITS_TO_KEEP, TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import Json, ParameterError, Unsupported
-from omnigraph.language.schema import MigrationPlan, parse_schema, plan_migration
+from omnigraph.language.schema import Catalog, MigrationPlan, parse_schema, plan_migration
 from omnigraph.language.source import Source
-from omnigraph.maintain.cleanup import Cleaned
-from omnigraph.maintain.optimize import Optimized
-from omnigraph.maintain.repair import Repaired
-from omnigraph.maintain.verify import Verified
-from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.tags import Tag
 from omnigraph.read.memory import MemoryLimit
 from omnigraph.read.result import Result
 from omnigraph.remote.base import ACTOR_REASON, MEMORY_REASON, RemoteBase, list_objects, txn_text
 from omnigraph.remote.connection import Fields, Request, make_key
 from omnigraph.remote.error_bodies import to_conflict
-from omnigraph.remote.uploads import spool_records
+from omnigraph.remote.uploads import TAR, spool_input
 from omnigraph.remote.wire_values import (
     read_query_text,
     refuse_given,
-    to_branch_of_wire,
     to_counts,
     to_json_value,
     to_reference_text,
-    to_tag_of_wire,
 )
 from omnigraph.write import load as loads
 from omnigraph.write import merge as merges
 from omnigraph.write.commit import Key
-from omnigraph.write.embed import EmbedResult
 from omnigraph.write.evolve import SchemaApplied
-from omnigraph.write.executor import LOCAL, Executor
-from omnigraph.write.indexes import IndexReport
 from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult, read_resolution_document
 from omnigraph.write.mutation import MutationResult, Transaction
 
-_UPKEEP_REASON = "run it where the graph is stored"
+_NO_TYPES: Final = Catalog({}, {}, {})
 
 
 @observe_timeouts
 @check_calls
 class RemoteWrites(RemoteBase):
     """Write to a graph on a server. Every write that makes a commit has a key, so that it happens once."""
-
-    def branches(self) -> list[Branch]:
-        """List the branches with their heads: main first, then the others by name."""
-        return [to_branch_of_wire(each) for each in list_objects(self._connection.read("branches"), "items")]
-
-    def create_branch(self, name: str, from_: Reference = MAIN, *, actor: str | None = None) -> None:
-        """Create a branch from a branch, a commit, a tag, a manifest version of main, or a time on main."""
-        refuse_given(ACTOR_REASON, actor=actor)
-        self._write_once("POST", "branches", {"name": name, "from": to_reference_text(from_)})
-
-    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
-        """Delete a branch and the data only it has. Refused for main, and while a branch or a tag depends on it."""
-        refuse_given(ACTOR_REASON, actor=actor)
-        self._write_once("DELETE", f"branches/{_to_path(name)}")
-
-    def tags(self) -> list[Tag]:
-        """List the tags, sorted by name."""
-        return [to_tag_of_wire(each) for each in list_objects(self._connection.read("tags"), "tags")]
-
-    def create_tag(self, name: str, ref: Reference = MAIN, *, branch: str = MAIN, actor: str | None = None) -> Tag:
-        """Name a commit: the newest of a branch, or the one at a reference on ``branch``. A tag never moves."""
-        refuse_given(ACTOR_REASON, actor=actor)
-        return to_tag_of_wire(
-            self._write_once("POST", "tags", {"name": name, "ref": to_reference_text(ref), "branch": branch})
-        )
-
-    def delete_tag(self, name: str, *, actor: str | None = None) -> None:
-        """Delete a tag. The commit stays, but cleanup may delete it like any other."""
-        refuse_given(ACTOR_REASON, actor=actor)
-        self._write_once("DELETE", f"tags/{_to_path(name)}")
 
     def mutate(
         self,
@@ -180,8 +138,6 @@ class RemoteWrites(RemoteBase):
         """Load records, or frames of each type, as one commit. With ``check``, report and write nothing."""
         refuse_given(ACTOR_REASON, actor=actor)
         refuse_given("the first rejected records are in the answer of the server", rejects=rejects)
-        refuse_given("name the columns in the frame itself", columns=columns, ignore=ignore, options=options)
-        refuse_given("the server matches records without an id by the schema", identity=identity)
         if engine == "spark":
             raise Unsupported("Spark loads where the graph is stored", hint='use engine="auto"')
         if indexes != "auto":
@@ -199,9 +155,23 @@ class RemoteWrites(RemoteBase):
             "message": message,
             "if_commit": if_commit,
             "txn": txn_text(txn),
+            "identity": None if identity is None else orjson.dumps(to_json_value(identity)).decode(),
         }
-        with spool_records(source, nodes or {}, edges or {}, progress) as reopen:
-            request = Request("POST", "load", query, content=reopen)
+        given = loads.LoadInput(
+            source,
+            nodes or {},
+            edges or {},
+            columns or {},
+            ignore or {},
+            options or {},
+            progress or loads.ignore_bytes,
+            loads.RowForm.PARTIAL if mode == "update" else loads.RowForm.WHOLE,
+        )
+        loads.check_load_options(given, loads.LoadOptions(mode, on_error, None, engine, check, indexes))
+        # Only tables are read by the schema before they are sent.
+        catalog = self.schema.catalog if given.nodes or given.edges else _NO_TYPES
+        with spool_input(given, catalog) as reopen:
+            request = Request("POST", "load", query, content=reopen, content_type=TAR)
             answer = self._connection.write(request, None if check else key or make_key())
         return LoadResult(
             self._commit_of(answer),
@@ -335,69 +305,6 @@ class RemoteWrites(RemoteBase):
         steps = plan.steps if answer["step_count"] else ()
         return SchemaApplied(bool(answer["applied"]), self._commit_of(answer), steps, bool(answer["replayed"]))
 
-    # ----------------------------------------------------------------------------------------- upkeep
-
-    def embed(
-        self,
-        type_name: str,
-        *,
-        branch: str = MAIN,
-        batch: int = TEXTS_PER_EMBEDDING_CALL,
-        commit_each: bool = False,
-        actor: str | None = None,
-        key: Key = None,
-        timeout: Timeout = None,
-    ) -> EmbedResult:
-        """Refuse: vectors are filled where the graph is stored."""
-        raise Unsupported("vectors are not filled over a server yet", hint=_UPKEEP_REASON)
-
-    def ensure_indexes(
-        self,
-        branch: str = MAIN,
-        types: Collection[str] | None = None,
-        actor: str | None = None,
-        *,
-        timeout: Timeout = None,
-    ) -> IndexReport:
-        """Refuse: indexes are built where the graph is stored."""
-        raise Unsupported("indexes are not built over a server yet", hint=_UPKEEP_REASON)
-
-    def optimize(
-        self,
-        branch: str = MAIN,
-        types: Collection[str] | None = None,
-        actor: str | None = None,
-        runner: Executor = LOCAL,
-        *,
-        timeout: Timeout = None,
-    ) -> Optimized:
-        """Refuse: tables are compacted where the graph is stored."""
-        raise Unsupported("tables are not compacted over a server yet", hint=_UPKEEP_REASON)
-
-    def cleanup(
-        self,
-        keep: int | None = COMMITS_TO_KEEP,
-        older_than: timedelta | str | None = None,
-        *,
-        confirm: bool = False,
-    ) -> Cleaned:
-        """Refuse: files are deleted where the graph is stored."""
-        raise Unsupported("files are not deleted over a server yet", hint=_UPKEEP_REASON)
-
-    def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
-        """Refuse: tables are repaired where the graph is stored."""
-        raise Unsupported("tables are not repaired over a server yet", hint=_UPKEEP_REASON)
-
-    def verify(self, *, timeout: Timeout = None) -> Verified:
-        """Refuse: the files are read where the graph is stored."""
-        raise Unsupported("a graph is not verified over a server yet", hint=_UPKEEP_REASON)
-
-    def do_upkeep(self, branch: str = MAIN) -> None:
-        """Do nothing: the server does the upkeep that follows commits."""
-
-    def delegate_upkeep(self, start: Callable[[str], object]) -> None:
-        """Do nothing: the server does the upkeep that follows commits."""
-
 
 @check_calls
 class RemoteTransaction(Transaction):
@@ -448,9 +355,3 @@ def _step(source: str | Path | Source, name: str | None, params: Mapping[str, ob
 
 def _read_resolution(resolve: str | Path | Mapping[str, object] | None) -> Json:
     return None if resolve is None else to_json_value(read_resolution_document(resolve)[0])
-
-
-def _to_path(name: str) -> str:
-    """Return the name of a branch or a tag as a path; slashes stay."""
-    parts: Sequence[str] = name.split("/")
-    return "/".join(quote(part, safe="") for part in parts)

@@ -41,6 +41,9 @@ JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
 ARROW: Final = "application/vnd.apache.arrow.stream"
+TAR: Final = "application/x-tar"
+UPLOADS: Final = (NDJSON, TAR)
+"""The bodies that are saved to a file."""
 EVENTS: Final = "text/event-stream"
 BYTES: Final = "application/octet-stream"
 
@@ -335,10 +338,10 @@ async def _read_call(
     if route.body is not None:
         if route.upload is None:
             body, data = await _read_json(route.body, request, limits.body_bytes)
-        elif _media_type_of(request) == NDJSON:
+        elif _media_type_of(request) in UPLOADS:
             query_model = route.upload
         else:
-            body, data = await _read_json(route.body, request, limits.json_load_bytes, f"{JSON} or {NDJSON}")
+            body, data = await _read_json(route.body, request, limits.json_load_bytes, " or ".join((JSON, *UPLOADS)))
     query = build_model(query_model, given, is_text=True)
     await _check_branches(route, request, hosted, gate, (body, query))
     if query_model is route.upload:

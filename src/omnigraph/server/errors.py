@@ -149,7 +149,7 @@ def to_error_answer(error: Exception, context: ErrorContext) -> ErrorAnswer:
         headers["WWW-Authenticate"] = "Bearer"
     code = _CODES.get(status, "bad_request" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "internal")
     named = {"error": body.pop("error"), "code": code, **body}
-    return ErrorAnswer(status, cast("dict[str, Json]", _hide_texts(named, context.secrets)), headers)
+    return ErrorAnswer(status, cast("dict[str, Json]", hide_texts(named, context.secrets)), headers)
 
 
 def find_status(error: OmniGraphError) -> int:
@@ -220,14 +220,14 @@ def to_snake_case(name: str) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name.replace("-", "_")).removeprefix("_")
 
 
-def _hide_texts(value: Json, secrets: Sequence[str]) -> Json:
+def hide_texts(value: Json, secrets: Sequence[str]) -> Json:
     """Return a value without the texts that must not leave the server."""
     if isinstance(value, str):
         for secret in secrets:
             value = value.replace(secret, "the graph")
         return value
     if isinstance(value, Mapping):
-        return {name: _hide_texts(each, secrets) for name, each in value.items()}
+        return {name: hide_texts(each, secrets) for name, each in value.items()}
     if isinstance(value, Sequence):
-        return [_hide_texts(each, secrets) for each in value]
+        return [hide_texts(each, secrets) for each in value]
     return value

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from omnigraph.server.calls import JSON, NDJSON, Route
+from omnigraph.server.calls import JSON, NDJSON, TAR, Route
 from omnigraph.server.requests import RequestModel
 
 _ERROR: Final = {
@@ -37,6 +37,7 @@ def describe_route(route: Route) -> dict[str, Any]:
         content: dict[str, Any] = {JSON: {"schema": make_json_schema(route.body)}}
         if route.upload is not None:
             content[NDJSON] = {"schema": {"type": "string"}}
+            content[TAR] = {"schema": {"type": "string", "format": "binary"}}
         extra["requestBody"] = {"required": True, "content": content}
     extra["responses"] = {
         "200": {"description": "done", "content": {format_: {} for format_ in route.formats}},

@@ -7,6 +7,7 @@ another server.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import asdict
 from itertools import islice
 from time import monotonic, sleep
 from typing import Annotated, Final
@@ -19,10 +20,10 @@ from omnigraph.errors import Json
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import ChangeBlock, Changes
-from omnigraph.server.calls import EVENTS, JSON, NDJSON, Answer, Kind, Route, ServerCall
+from omnigraph.server.calls import ARROW, EVENTS, JSON, NDJSON, Answer, Kind, Route, ServerCall
 from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_place
 from omnigraph.server.requests import ReadPlace, RequestModel
-from omnigraph.server.routes.history import Texts
+from omnigraph.server.routes.history import Texts, stream_changed_rows
 from omnigraph.server.wire import commit_to_wire, id_of, join_chunks
 
 _COMMITS: Final = 100
@@ -136,12 +137,17 @@ def _find_kind(call: ServerCall) -> Kind:
 
 
 def export_baseline(call: ServerCall) -> Answer:
-    """Stream the state at a commit as inserts; the last line has the cursor to follow from."""
+    """Stream the state at a commit as inserts; the last line has the cursor to follow from. JSON has the counts."""
     asked = call.fields(BaselineFields)
     branch, at = asked.place
     catalog = call.graph.graph.snapshot(branch, at).catalog()
     call.gate.check_types(_list_keys(catalog, asked.type), call.gate.branch, Action.EXPORT)
     block = call.graph.graph.baseline(at, branch=branch, types=asked.type)
+    if call.accept == JSON:
+        begun: dict[str, Json] = {"branch": branch, "commit": block.commit.id, "cursor": block.cursor}
+        return Answer({**begun, "summary": [asdict(each) for each in block.summary()]}, block.commit.id)
+    if call.accept == ARROW:
+        return stream_changed_rows(block.diff, asked.type)
 
     def write_lines() -> Iterator[bytes]:
         for record in block.records():
@@ -157,5 +163,13 @@ _FOLLOW: Final = ask_all(RouteAsk(Action.READ, branch="branch"), types="hide")
 _BASELINE: Final = ask_place(Action.EXPORT, "ask")
 ROUTES: Final = (
     Route("GET", _G, follow_branch, _FOLLOW, query=FeedFields, formats=(JSON, EVENTS), find_kind=_find_kind),
-    Route("GET", f"{_G}/baseline", export_baseline, _BASELINE, "stream", query=BaselineFields, formats=(NDJSON,)),
+    Route(
+        "GET",
+        f"{_G}/baseline",
+        export_baseline,
+        _BASELINE,
+        "stream",
+        query=BaselineFields,
+        formats=(NDJSON, JSON, ARROW),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Final, Literal, cast
@@ -56,6 +56,12 @@ class AncestryFields(RequestModel):
     limit: Count = _ANCESTORS
     before: str | None = None
     upkeep: bool = False
+
+
+class AnalysesFields(RequestModel):
+    """Which branch to look at."""
+
+    branch: str = MAIN
 
 
 class DiffFields(RequestModel):
@@ -130,6 +136,12 @@ def _list_visible_ancestry(call: ServerCall, asked: AncestryFields, readable: Co
     return [commit for commit in found if commit.id in visible]
 
 
+def list_all_analyses(call: ServerCall) -> Answer:
+    """List the results of algorithms that were written on a branch, newest first."""
+    found = call.graph.graph.analyses(call.fields(AnalysesFields).branch)
+    return Answer({"analyses": cast("Json", orjson.loads(orjson.dumps(found)))})
+
+
 def get_diff(call: ServerCall) -> Answer:
     """Count what changed between two states, or list it."""
     asked = call.fields(DiffFields)
@@ -139,16 +151,22 @@ def get_diff(call: ServerCall) -> Answer:
         lines = (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in _list_records(diff, asked))
         return Answer(commit=commit, stream=join_chunks(lines), media_type=NDJSON)
     if call.accept == ARROW:
-        if asked.type is None or len(asked.type) != 1:
-            raise ParameterError("Arrow is a stream of one type", hint="name one type, or accept lines of JSON")
-        reader = diff.reader(asked.type[0])
-        return Answer(commit=commit, stream=join_chunks(write_arrow(reader.schema, reader)), media_type=ARROW)
+        return stream_changed_rows(diff, asked.type)
     fields: dict[str, Json] = {**diff.heading(), "types_hidden": is_hiding, "next": None}
     if asked.view == "entities":
         records = list(islice(_list_records(diff, asked), asked.cursor, asked.cursor + asked.limit + 1))
         fields["entities"] = records[: asked.limit]
         fields["next"] = asked.cursor + asked.limit if len(records) > asked.limit else None
     return Answer(fields, commit)
+
+
+def stream_changed_rows(diff: Diff, types: Sequence[str] | None) -> Answer:
+    """Stream the changes of one type as Arrow."""
+    if types is None or len(types) != 1:
+        raise ParameterError("Arrow is a stream of one type", hint="name one type, or accept lines of JSON")
+    reader = diff.reader(types[0])
+    chunks = join_chunks(write_arrow(reader.schema, reader))
+    return Answer(commit=id_of(diff.after.commit), stream=chunks, media_type=ARROW)
 
 
 def _compute_visible_diff(call: ServerCall, asked: DiffFields) -> tuple[Diff, bool]:
@@ -191,5 +209,6 @@ ROUTES: Final = (
     Route("GET", f"{_G}/commits", list_branch_commits, _BRANCH, query=CommitsFields),
     Route("GET", f"{_G}/commits/{{commit:path}}", get_one_commit, ask_all(RouteAsk(Action.READ, ref="commit"))),
     Route("GET", f"{_G}/ancestry", list_all_ancestry, _BRANCH, query=AncestryFields),
+    Route("GET", f"{_G}/analyses", list_all_analyses, _BRANCH, query=AnalysesFields),
     Route("GET", f"{_G}/diff", get_diff, _BOTH, query=DiffFields, formats=(JSON, NDJSON, ARROW)),
 )

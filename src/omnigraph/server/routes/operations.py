@@ -12,11 +12,12 @@ import orjson
 from pydantic import Field
 
 from omnigraph.deadlines import Deadline
+from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import Cancelled, Json, NotFound
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
 from omnigraph.server.calls import Answer, Route, ServerCall, begin_operation
-from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
+from omnigraph.server.errors import ErrorContext, RequestError, hide_texts, to_error_answer
 from omnigraph.server.gate import Action, ask_graph
 from omnigraph.server.hosting import RunningRequest
 from omnigraph.server.operations import Operation, RunningOperation
@@ -55,6 +56,7 @@ class _NoArguments(RequestModel):
 class _EmbedArguments(RequestModel):
     type_name: str
     branch: str = MAIN
+    batch: Annotated[int, Field(ge=1)] = TEXTS_PER_EMBEDDING_CALL
     commit_each: bool = False
 
 
@@ -84,7 +86,9 @@ def _verify(graph: Graph, given: RequestModel, actor: str) -> object:  # noqa: A
 
 def _embed(graph: Graph, given: RequestModel, actor: str) -> object:
     assert isinstance(given, _EmbedArguments)
-    return graph.embed(given.type_name, branch=given.branch, commit_each=given.commit_each, actor=actor)
+    return graph.embed(
+        given.type_name, branch=given.branch, batch=given.batch, commit_each=given.commit_each, actor=actor
+    )
 
 
 _VERBS: Final[Mapping[OperationKind, tuple[type[RequestModel], Callable[[Graph, RequestModel, str], object]]]] = {
@@ -135,7 +139,7 @@ def _run_upkeep(
     hosting.traffic.requests += 1
     try:
         with deadline:
-            result = cast("Json", orjson.loads(orjson.dumps(function(), default=str)))
+            result = _result_to_wire(call, function())
         commit = result.get("commit") if isinstance(result, dict) else None
         running.end("succeeded", result=result, commit=commit if isinstance(commit, str) else None)
     except Cancelled:
@@ -146,6 +150,11 @@ def _run_upkeep(
     finally:
         hosting.traffic.requests -= 1
         hosting.running.pop(deadline, None)
+
+
+def _result_to_wire(call: ServerCall, result: object) -> Json:
+    """Return the fields of a result, without the location of the graph."""
+    return hide_texts(cast("Json", orjson.loads(orjson.dumps(result, default=str))), call.graph.secrets)
 
 
 def _answer_operation(call: ServerCall, operation: Operation, status: int = HTTPStatus.OK) -> Answer:
@@ -237,8 +246,19 @@ def _is_request_id(name: str) -> bool:
 
 def list_all_recoveries(call: ServerCall) -> Answer:
     """List the writes that another process finished or rolled back, newest first."""
-    found = call.graph.graph.recoveries()
-    return Answer({"recoveries": cast("Json", orjson.loads(orjson.dumps(found, default=str)))})
+    return Answer({"recoveries": _result_to_wire(call, call.graph.graph.recoveries())})
+
+
+class HealthFields(RequestModel):
+    """The branch whose tables are described."""
+
+    branch: str = MAIN
+
+
+def describe_graph_health(call: ServerCall) -> Answer:
+    """Describe what is unfinished in a graph, and how compact and indexed its tables are."""
+    found = _result_to_wire(call, call.graph.graph.health(call.fields(HealthFields).branch))
+    return Answer(cast("dict[str, Json]", found))
 
 
 _LONGEST_ID: Final = 64
@@ -250,5 +270,6 @@ ROUTES: Final = (
     Route("DELETE", f"{_G}/operations/{{operation}}", cancel_operation, ask_graph(Action.READ)),
     Route("GET", f"{_G}/requests", list_running_requests, ask_graph(Action.READ)),
     Route("DELETE", f"{_G}/requests/{{request}}", cancel_running_request, ask_graph(Action.READ)),
+    Route("GET", f"{_G}/health", describe_graph_health, ask_graph(Action.ADMIN), query=HealthFields),
     Route("GET", f"{_G}/recoveries", list_all_recoveries, ask_graph(Action.ADMIN)),
 )

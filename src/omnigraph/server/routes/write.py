@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
 import orjson
-import pyarrow as pa
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
-from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json, ValidationError
 from omnigraph.language.query import compile_query, find_query
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import Source
 from omnigraph.manifest.rows import MAIN
-from omnigraph.server.calls import Answer, Route, ServerCall
-from omnigraph.server.errors import RequestError
+from omnigraph.server.calls import TAR, Answer, Route, ServerCall
 from omnigraph.server.gate import Action, RouteAsk, ask_all
 from omnigraph.server.requests import RequestModel, WriteFields, parse_txn, to_query_source
-from omnigraph.server.settings import Limits
+from omnigraph.server.uploads import UploadedInput, open_archive, open_lines
 from omnigraph.server.wire import id_of
 from omnigraph.write.load import LoadResult
 from omnigraph.write.row_values import only_inline_blobs
 
 MOST_REJECTS: Final = 100
-_BLOCK: Final = 1 << 20
 _MOST_RETRIES: Final = 100
-_CODECS: Final[Mapping[bytes, Literal["gzip", "zstd"]]] = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 
 
 class MutateFields(WriteFields):
@@ -56,11 +51,26 @@ class TransactionFields(WriteFields):
     steps: Annotated[list[Step], Field(min_length=1)]
 
 
+def _parse_identity(value: object) -> object:
+    """Parse what a query string has as a text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return cast("object", orjson.loads(value))
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+
+
+Identities = Annotated[dict[str, list[str]] | None, BeforeValidator(_parse_identity)]
+
+
 class _LoadOptions(WriteFields):
     from_: Annotated[str | None, Field(alias="from")] = None
     mode: Literal["append", "merge", "overwrite", "update"] = "merge"
     on_error: Literal["fail", "quarantine"] = "fail"
     check: bool = False
+    identity: Identities = None
+    """The columns that identify records without an id, by type."""
 
 
 class LoadFields(_LoadOptions):
@@ -167,9 +177,20 @@ def run_load(call: ServerCall) -> Answer:
         call.gate.check_action(Action.BRANCH_CREATE, asked.from_, asked.branch)
     rejects = call.hosting.uploads / f"{call.request_id}-{id(call)}.jsonl"
     try:
-        with _open_records(call, asked) as records, only_inline_blobs(), _conceal_violations(call, asked.branch):
+        with (
+            _open_input(call, asked) as given,
+            only_inline_blobs(),
+            _conceal_violations(call, asked.branch),
+            given.name_files(),
+        ):
             result = graph.load(
-                records,
+                given.source,
+                nodes=given.nodes,
+                edges=given.edges,
+                columns=given.columns,
+                ignore=given.ignore,
+                options=given.options,
+                identity=asked.identity,
                 mode=asked.mode,
                 branch=asked.branch,
                 from_branch=asked.from_ if is_new else None,
@@ -184,7 +205,7 @@ def run_load(call: ServerCall) -> Answer:
                 check=asked.check,
             )
         _check_loaded_types(call, result)
-        shown, more = _read_rejects(rejects)
+        shown, more = _read_rejects(rejects, given)
     finally:
         rejects.unlink(missing_ok=True)
     return Answer(
@@ -236,44 +257,20 @@ def _load_to_wire(result: LoadResult) -> dict[str, Json]:
     }
 
 
-def _open_records(call: ServerCall, asked: _LoadOptions) -> io.BufferedIOBase:
-    """Open the records of a load: the text of a JSON body, or the file of an upload, decompressed."""
+@contextmanager
+def _open_input(call: ServerCall, asked: _LoadOptions) -> Generator[UploadedInput]:
+    """Open what a load reads: the text of a JSON body, an upload of lines, or an archive of files."""
     if isinstance(asked, LoadFields):
-        return io.BytesIO(asked.data.encode("utf-8", "surrogatepass"))
+        yield UploadedInput(io.BytesIO(asked.data.encode("utf-8", "surrogatepass")))
+        return
     assert call.upload is not None, "a body that is not JSON was saved"
-    return _decode_upload(call.upload, call.state.settings.limits)
+    limits = call.state.settings.limits
+    is_archive = call.headers.get("content-type", "").partition(";")[0].strip().lower() == TAR
+    with open_archive(call.upload, limits) if is_archive else open_lines(call.upload, limits) as found:
+        yield found
 
 
-def _decode_upload(path: Path, limits: Limits) -> io.BufferedIOBase:
-    """Decompress an upload beside itself. What would grow too large is refused while it grows."""
-    with path.open("rb") as file:
-        codec = _CODECS.get(file.read(2))
-    if codec is None:
-        return path.open("rb")
-    most = min(limits.load_decoded_bytes, max(path.stat().st_size * limits.load_ratio, _BLOCK))
-    decoded = path.with_suffix(".decoded")
-    size = 0
-    try:
-        with decoded.open("xb") as target, pa.input_stream(str(path), compression=codec) as source:
-            while block := source.read(_BLOCK):
-                check_deadline()
-                size += len(block)
-                if size > most:
-                    raise RequestError(
-                        413, "body_too_large", f"the body has more than {most:,} bytes once it is decompressed"
-                    )
-                target.write(block)
-        opened = decoded.open("rb")
-    except OSError as error:
-        raise RequestError(400, "bad_body", f"the body is not valid {codec}", hint="send it again") from error
-    finally:
-        # An open file can be read after its name is gone.
-        if decoded.exists():
-            decoded.unlink()
-    return opened
-
-
-def _read_rejects(path: Path) -> tuple[list[Json], bool]:
+def _read_rejects(path: Path, given: UploadedInput) -> tuple[list[Json], bool]:
     """Return the first rejected records, and whether there are more."""
     if not path.exists():
         return [], False
@@ -282,7 +279,7 @@ def _read_rejects(path: Path) -> tuple[list[Json], bool]:
         for line in file:
             if len(shown) == MOST_REJECTS:
                 return shown, True
-            shown.append(cast("Json", orjson.loads(line)))
+            shown.append(given.rename(cast("Json", orjson.loads(line))))
     return shown, False
 
 

@@ -7,6 +7,7 @@ from omnigraph.storage.locks.lock import (
     LockKind,
     LockSettings,
     branch_lock,
+    choose_lock_kind,
     find_turn_pause,
     refs_lock,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "LockKind",
     "LockSettings",
     "branch_lock",
+    "choose_lock_kind",
     "find_turn_pause",
     "refs_lock",
 ]

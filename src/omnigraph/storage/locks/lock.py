@@ -100,6 +100,11 @@ class HeldLock:
         return replace(self, _confirm=confirm_both)
 
 
+def choose_lock_kind(location: Location, settings: LockSettings = _DEFAULT) -> LockKind:
+    """Return the kind of locks that a graph uses."""
+    return settings.kind or ("flock" if location.is_local else "lease")
+
+
 def branch_lock(
     location: Location, branch: str, settings: LockSettings = _DEFAULT, chain: LeaseChain | None = None
 ) -> AbstractContextManager[HeldLock]:
@@ -171,7 +176,7 @@ class _Lock(AbstractContextManager[HeldLock]):
         self._release()
 
     def _make_process_lock(self) -> _FileLock | _LeaseLock:
-        kind = self._settings.kind or ("flock" if self._location.is_local else "lease")
+        kind = choose_lock_kind(self._location, self._settings)
         if kind == "lease":
             return _LeaseLock(self._location, self._name, self._settings.ttl, self._chain)
         if not self._location.is_local:

@@ -106,6 +106,7 @@ from omnigraph.write.load.run import (
     LoadResult,
     OnError,
     ParsedInput,
+    check_load_options,
     load,
 )
 
@@ -177,6 +178,7 @@ __all__ = [
     "can_be_end",
     "can_convert",
     "can_match_by_lookup",
+    "check_load_options",
     "choose_rejects_target",
     "complete_rows",
     "completed_schema",

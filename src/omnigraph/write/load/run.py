@@ -158,7 +158,7 @@ def load(
 
     ``executor`` brings the rows of a branch to the current schema, if it lags behind.
     """
-    _check_options(load_input, options)
+    check_load_options(load_input, options)
     identity = resolve_identity(schema.catalog, options.identity, options.mode)
     commit_options = replace(commit_options, schema_ir_hash=schema.hash)
     is_new_branch = options.from_branch is not None and commit_options.branch not in branch_names(manifest)
@@ -198,7 +198,8 @@ def load(
         return _commit_load(manifest, operation, parsed, options, commit_options, executor, is_new_branch=is_new_branch)
 
 
-def _check_options(load_input: LoadInput, options: LoadOptions) -> None:
+def check_load_options(load_input: LoadInput, options: LoadOptions) -> None:
+    """Refuse words that no option knows, and a load of nothing."""
     for name, value, allowed in (
         ("mode", options.mode, LoadMode),
         ("on_error", options.on_error, OnError),
