@@ -92,14 +92,15 @@ def act(end: Pipe, uri: str, seed: int, calls: int) -> None:
 
 
 def live_beside_cleanup(graph: Graph, seed: int, actors: int, calls: int) -> Counter[str]:
-    """Random callers while cleanup goes round and round; how all calls ended."""
+    """Random callers while cleanup goes round and round, and takes something; how all calls ended."""
     graph.create_branch("dev")
     add(graph, "d1", "dev")
     lines = [pipe() for _ in range(actors)]
     children = [start(act, theirs, graph.uri, seed * 100 + number, calls) for number, (_, theirs) in enumerate(lines)]
     ended, wrong, waiting = Counter[str](), list[str](), [ours for ours, _ in lines]
+    gone = 0
     for _ in count():
-        cleanup_now(graph, 1)
+        gone = cleanup_now(graph, 1).commits_gone
         for ours in [each for each in waiting if each.poll()]:
             counts, mistakes = cast("tuple[Counter[str], list[str]]", ours.recv())
             ended += counts
@@ -110,6 +111,7 @@ def live_beside_cleanup(graph: Graph, seed: int, actors: int, calls: int) -> Cou
     for child in children:
         child.join()
     assert not wrong, "\n".join(wrong)
+    assert gone > 0
     return ended
 
 
@@ -138,8 +140,7 @@ def test_old_commits_and_other_branches_beside_cleanup(ports: Graph, seed: int) 
 @pytest.mark.parametrize("seed", range(2, 12))
 def test_old_commits_and_other_branches_beside_cleanup_for_long(ports: Graph, seed: int) -> None:
     ended = live_beside_cleanup(ports, seed, 3, 60)
-    # How many calls find their commit is chance: on a busy machine cleanup can be faster than all of them.
+    # Which calls find their commit is chance: on a busy machine cleanup can be faster than all of them, or slower.
     assert sum(ended.values()) == 180
-    assert any(name.endswith("history_gone") for name in ended)
     assert any(name.endswith(": done") for name in ended)
     check_every_branch(ports)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lance
@@ -170,6 +171,15 @@ def panic(dataset: LanceDataset) -> None:
         dataset = LanceDataset.commit(dataset, Transaction(dataset.version, operation), max_retries=0)
 
 
+def write_while_the_folder_goes(dataset: LanceDataset) -> None:
+    def give_rows() -> Iterator[pa.RecordBatch]:
+        yield from ROWS.to_batches()
+        shutil.rmtree(Path(dataset.uri) / "data")
+        yield from ROWS.to_batches()
+
+    write_fragments(pa.RecordBatchReader.from_batches(ROWS.schema, give_rows()), dataset)
+
+
 MEANINGS: list[tuple[Callable[[LanceDataset], None], type[Exception], str]] = [
     (open_nothing, NotFound, "was not found"),
     (open_no_branch, NotFound, "was not found"),
@@ -198,8 +208,19 @@ MEANINGS: list[tuple[Callable[[LanceDataset], None], type[Exception], str]] = [
     (build_an_index_twice, StorageError, "already exists"),
     (write_where_nobody_may, ReadOnly, "os error"),
     (write_below_a_file, StorageError, "Not a directory"),
+    (write_while_the_folder_goes, NotFound, "the folder went away"),
     (panic, StorageError, "Lance panicked: not implemented"),
 ]
+
+
+def test_a_version_file_that_goes_between_two_looks_of_lance_is_history() -> None:
+    """The text is what Lance said beside a cleanup: a single call of it cannot be stopped in the middle."""
+    text = (
+        "LanceError(IO): Generic N/A error: Not found: /g/__manifest/_versions/18446744073709551605.manifest, "
+        "/lance/rust/lance-io/src/object_reader.rs:335:56, /lance/rust/lance/src/dataset.rs:776:26"
+    )
+    with pytest.raises(HistoryGone, match="that version is not there"), translate_errors("node:Person"):
+        raise ValueError(text)
 
 
 @pytest.mark.parametrize(("provoke", "kind", "words"), MEANINGS, ids=[provoke.__name__ for provoke, _, _ in MEANINGS])

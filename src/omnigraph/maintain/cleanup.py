@@ -154,7 +154,7 @@ class _CleanupRun:
     existing: dict[str, list[BranchVersions]] = field(default_factory=dict[str, list[BranchVersions]])
     """The versions of each dataset before the plan was made. Later ones are never deleted."""
     emptied: dict[str, int] = field(default_factory=dict[str, int])
-    """The version of each table that this run emptied."""
+    """The version of each table that this run emptied, or would."""
 
     def reclaim_all(self) -> Iterator[Reclaimed]:
         """Clean up all datasets. The forks of a dataset go before its versions, which they depend on."""
@@ -278,6 +278,8 @@ class _CleanupRun:
         if self.turns.plan.versions.get(location) or not root.count_rows():
             return False
         if not self.confirm:
+            # The version that would be empty: all that there are would go.
+            self.emptied[location] = root.version + 1
             return True
         with self.turns.take_planned() as refs:
             root = self._open_root(location)

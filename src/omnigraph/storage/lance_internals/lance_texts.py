@@ -99,6 +99,12 @@ def _history_gone(subject: str, text: str) -> Exception:
     return HistoryGone(f"{subject}: that version is not there: {text}", hint=hint)
 
 
+def _folder_gone(subject: str, text: str) -> Exception:
+    del text
+    hint = "if nobody deleted it, look at the storage of the graph"
+    return NotFound(f"{subject}: the folder went away while a file was written to it", hint=hint)
+
+
 def _no_dynamodb_table(subject: str, text: str) -> Exception:
     # The text is a dump of the whole response.
     del text
@@ -134,6 +140,9 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str], Exception]], ...] =
         # Lance's error if the storage of a branch exists already: it checks the ref too late.
         (r"Clone operation should not enter build_manifest", _error_of(AlreadyExists)),
         (r"^(Dataset at path .*|Not found: \S*)\.manifest( was not found|$)", _history_gone),
+        # Lance saw the file of the version, and it was removed before Lance read it.
+        (r"^LanceError\(IO\): Generic N/A error: Not found: \S*/_versions/\S+\.manifest$", _history_gone),
+        (r"failed to persist temp file to .*\(os error 2\)", _folder_gone),
         (r"^Dataset at path .* was not found|^Not found: \S*_versions$|^Ref not found", _error_of(NotFound)),
         (r"^Not found: \S*/_refs/branches/\S+\.json", _error_of(RefsMoved)),
         (r"^LanceError\(IO\): WrappedSdkError.*ResourceNotFoundException", _no_dynamodb_table),
