@@ -46,7 +46,7 @@ from tests.model.branch_model import (
     stored_at,
     write,
 )
-from tests.model.protocol_model import Automaton, replace_at
+from tests.model.protocol_world import Automaton, replace_at
 
 Make = Callable[[int, str, Flags], Program]
 ALL_RULES = frozenset(RULES)

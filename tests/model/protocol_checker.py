@@ -29,18 +29,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.model.protocol_model import (
+from tests.model.protocol_model import EDGES, FIXES, NODES, TABLE_NAMES, Operation, chained_writer, writer
+from tests.model.protocol_world import (
     DURABLE,
-    EDGES,
-    FIXES,
-    NODES,
     OWNER,
     RECOVERY,
-    TABLE_NAMES,
     Automaton,
     Commit,
     Flags,
-    Operation,
     Version,
     World,
     changed,
@@ -48,14 +44,13 @@ from tests.model.protocol_model import (
     perform,
     replace_at,
     without_stale_request,
-    writer,
 )
 
 
 class Scenario(NamedTuple):
     name: str  # a trailing b: blind
     lock: str  # L | S
-    operations: tuple[Operation, ...]
+    operations: tuple[Operation | tuple[Operation, ...], ...]  # of each process; several: one handle after the other
     crashes: int = 0
     steals: int = 0
     io_errors: int = 0
@@ -95,8 +90,16 @@ def broken(world: World) -> str | None:
     return None
 
 
+def list_operations(process: Operation | tuple[Operation, ...]) -> tuple[Operation, ...]:
+    # An operation is a tuple too.
+    return (process,) if isinstance(process, Operation) else process
+
+
 def misreported(world: World, operation: Operation, result: str) -> str | None:
-    visible = any(commit.id == operation.commit_id for commit in world.commits)
+    own_ids = {operation.commit_id, operation.repeated().commit_id}
+    visible = sum(commit.id in own_ids for commit in world.commits)
+    if visible > 1:
+        return f"{operation.id} was applied twice"
     if result == "committed" and not visible:
         return f"{operation.id} was acknowledged and is not in the history"
     if result == "failed" and visible:
@@ -111,15 +114,22 @@ class Checker:
         self.scenario = scenario
         self.lease = scenario.lock == "S"
         self.flags = flags | ({"lease"} if self.lease else set())
-        self.programs = [self.automaton(me, operation) for me, operation in enumerate(scenario.operations)]
+        self.processes = [list_operations(each) for each in scenario.operations]
+        if any(len(each) > 1 for each in self.processes):
+            self.flags |= {"chain"}
+        self.programs = [self.automaton(me, operations) for me, operations in enumerate(self.processes)]
         fresh = len(self.programs)
         self.fresh = [
-            self.automaton(fresh, op) for op in (Operation("fresh1", "delete", "m"), Operation("fresh2", "load", "f"))
+            self.automaton(fresh, (op,))
+            for op in (Operation("fresh1", "delete", "m"), Operation("fresh2", "load", "f"))
         ]
         self.checked_worlds: dict[tuple, str | None] = {}
 
-    def automaton(self, me: int, operation: Operation, tries: int = 1) -> Automaton:
-        return Automaton(lambda: writer(me, operation, self.flags, tries))
+    def automaton(self, me: int, operations: tuple[Operation, ...]) -> Automaton:
+        single = operations[0] if len(operations) == 1 else None
+        if single is None:
+            return Automaton(lambda: chained_writer(me, operations, self.flags))
+        return Automaton(lambda: writer(me, single, self.flags - {"chain"}))
 
     def start(self) -> tuple:
         tables = ((Version("", "create", ("m", "n")),), (Version("", "create", ()),))
@@ -149,7 +159,7 @@ class Checker:
             _, action, _, inside = self.programs[me].nodes[place]
             if action is None:
                 continue
-            who = f"W{me} ({self.scenario.operations[me].id})"
+            who = f"W{me} ({', '.join(operation.id for operation in self.processes[me])})"
             if action[0] == "acquire":
                 for how, taken in self.acquire(world, me, action[1], places):
                     yield f"{who} takes the lock ({how})", taken, self.move(places, me, how, taken)
@@ -184,8 +194,10 @@ class Checker:
     def acquire(self, world: World, me: int, wanted: tuple, places: tuple) -> Iterator[tuple[str, World]]:
         holders = {world.locks[index] for index in wanted} - {None}
         locks = tuple(me if index in wanted else holder for index, holder in enumerate(world.locks))
+        continues = world.freed_by == me
+        world = world._replace(freed_by=None)
         if not holders:
-            yield "free", world._replace(locks=locks)
+            yield "continues" if continues else "free", world._replace(locks=locks)
         elif self.lease:
             live = any(isinstance(places[holder], int) for holder in holders)
             if not live:
@@ -202,14 +214,18 @@ class Checker:
         return replace_at(places, me, place)
 
     def violation(self, world: World, places: tuple) -> str | None:
-        for program, operation, place in zip(self.programs, self.scenario.operations, places):
+        for program, operations, place in zip(self.programs, self.processes, places):
             if isinstance(place, int) and program.nodes[place][1] is None:
-                problem = misreported(world, operation, program.nodes[place][2])
-                if problem:
-                    return problem
+                for operation, result in zip(operations, program.nodes[place][2].split(",")):
+                    problem = misreported(world, operation, result)
+                    if problem:
+                        return problem
         visible = {commit.id for commit in world.commits}
         done = [
-            operation.txn for operation in self.scenario.operations if operation.txn and operation.commit_id in visible
+            operation.txn
+            for operations in self.processes
+            for operation in operations
+            if operation.txn and operation.commit_id in visible
         ]
         if len(done) != len(set(done)):
             return f"one txn applied by two operations: {done}"
@@ -352,6 +368,11 @@ SCENARIOS = (
     Scenario("S7b", "S", (LOAD, EDGE), steals=1, io_errors=1, failing=ANY, blind=True),
     Scenario("S8b", "S", (MERGE, EDGE), crashes=1, steals=1, blind=True),
     Scenario("S9b", "S", (TXN_NODE, TXN_EDGE), crashes=1, steals=1, blind=True),
+    Scenario("C1", "S", ((NODE, LOAD), EDGE), crashes=2, steals=1),
+    Scenario("C2", "S", ((LOAD, EDGE), DELETE), crashes=1, steals=1),
+    Scenario("C3", "S", ((NODE, LOAD), EDGE), io_errors=1, failing=ANY),
+    Scenario("C4", "S", ((NODE, EDGE), DELETE), io_errors=1, steals=1, failing=LATE_PUBLISH),
+    Scenario("C1b", "S", ((NODE, EDGE), DELETE), crashes=1, steals=1, blind=True),
 )
 DEEP_SCENARIOS = (
     Scenario("DL3", "L", (LOAD, EDGE, DELETE, NODE), crashes=4),
@@ -416,7 +437,8 @@ def title(scenario: Scenario) -> str:
     words = [f"{count} {name}" for count, name in faults if count] + (
         ["late requests"] if "late" in scenario.failing else []
     )
-    return f"{scenario.name:5}{' | '.join(operation.id for operation in scenario.operations):29}{', '.join(words)}"
+    processes = (", ".join(op.id for op in list_operations(each)) for each in scenario.operations)
+    return f"{scenario.name:5}{' | '.join(processes):29}{', '.join(words)}"
 
 
 def show(problem: str, trace: list[str]) -> None:
@@ -424,14 +446,14 @@ def show(problem: str, trace: list[str]) -> None:
     print(f"        => {problem.replace('; ', chr(10) + '             ')}")
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--only", default="", help="scenario or prefix; skips the fixes and mutations")
     parser.add_argument("--flags", help="comma separated fixes and mutations; default: all fixes; empty: as specified")
     parser.add_argument("--limit", type=int, default=20_000_000, help="most states per scenario")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     flags = ALL_FIXES if args.flags is None else frozenset(filter(None, args.flags.split(",")))
     known = {scenario.name: scenario for scenario in (*SCENARIOS, *DEEP_SCENARIOS, AUDIT_RACE)}
     bad = 0

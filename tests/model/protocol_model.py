@@ -1,13 +1,15 @@
 # pyright: basic, reportAssignmentType=false
-# ruff: noqa: B007, B905, C901, E501, RUF005, SIM102
+# ruff: noqa: B007, C901, E501, SIM102
 # A generator's answers have as many types as there are accesses, and its locals are its state: the text is kept as it
 # was checked, not as a linter would like it.
-"""Executable specification of the graph commit protocol: the programs, and what each of their accesses does.
+"""Executable specification of the graph commit protocol: the programs.
 
 The protocol is written below as plain generator functions: `writer`, `commit_section`, `publish`, `heal`, `roll_forward`,
 `restore_and_publish`, `give_up`. Every `yield` is one atomic access to something shared: the branch lock, a table, the
 manifest, a sidecar, the audit table. `protocol_checker.py` explores every interleaving of those accesses;
 `tests/write/commit/test_protocol.py` runs the real commit path beside these programs and compares what both write.
+
+`protocol_world.py` has what they share, and what an access does.
 
 How a process is a state: a generator cannot be copied, so `Automaton` replays it on the answers it has been given; its
 identity is the position and the local variables of its frames, so equal histories merge. Rules for the programs: locals
@@ -21,11 +23,20 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+from tests.model.protocol_world import (
+    OWNER,
+    RECOVERY,
+    Change,
+    Commit,
+    Flags,
+    Sidecar,
+    Snapshot,
+)
+
 NODES, EDGES = 0, 1  # the two tables: T (nodes) and U (edges)
 TABLE_NAMES = ("T", "U")
 PUBLISH_ATTEMPTS = 2
 ROUNDS = 3  # of deciding anew after losing a race
-OWNER, RECOVERY = "owner", "omnigraph:recovery"
 
 FIXES = {
     "finished_first": "recovery: a commit_id in the lineage, or an audited operation, is finished: only bookkeeping is left",
@@ -58,67 +69,11 @@ MUTATIONS = {
     "no_decide_anew": "a recoverer that loses its publish goes on as if done",
     "no_sidecar": "phase A is skipped",
     "sidecar_deleted_early": "the sidecar is deleted before the publish",
+    "chain_after_others": "a handle goes by what it knows although others held the lease since",
+    "chain_after_trouble": "a handle vouches for whatever it left: a failure, a sidecar that is still there",
+    "chain_without_heads": "a handle that goes by what it knows does not look at the HEAD of its tables either",
+    "chain_keeps_basis": "a handle vouches for the state that it began on, not for the one that it published",
 }
-
-
-# ---------------------------------------------------------------------------------------------------------- shared state
-
-
-class Version(NamedTuple):
-    operation: str  # omnigraph:operation_id; "" for a Restore
-    kind: str  # create, append, delete, restore
-    rows: tuple[str, ...]  # sorted, duplicates kept
-
-
-class Change(NamedTuple):
-    table: int
-    kind: str
-    rows: tuple[str, ...]
-
-
-class Commit(NamedTuple):
-    id: str
-    parent: str | None
-    pins: tuple[int, ...]
-    changes: tuple[Change, ...]  # what the operation meant to do; () for a roll-back
-    actor: str
-    txn: str | None = None
-    if_commit: str | None = None
-
-
-class Sidecar(NamedTuple):
-    operation: str
-    parent: str
-    pins: tuple[int, ...]
-    changes: tuple[Change, ...]
-    reads: tuple[int, ...]
-    txn: str | None
-    if_commit: str | None
-    decision: str | None = None
-    confirmed: bool = False  # a merge's: every table was committed
-
-
-class World(NamedTuple):
-    tables: tuple[tuple[Version, ...], ...]
-    commits: tuple[Commit, ...]
-    sidecars: tuple[Sidecar, ...]
-    audit: tuple[tuple[str, str], ...]  # (operation, RolledForward | RolledBack), sorted, duplicates kept
-    locks: tuple[int | None, ...]  # holder of each lock; one lock, unless mutated
-    in_flight: (
-        tuple[int, tuple] | None
-    )  # (guard, action): a request whose caller stopped waiting and that may still land
-    crashes: int  # faults still to be spent
-    steals: int
-    io_errors: int
-
-
-class Snapshot(NamedTuple):
-    head: str
-    pins: tuple[int, ...]
-    rows: tuple[tuple[str, ...], ...]
-    commits: frozenset[str]
-    recovered: frozenset[str]  # those published by recovery
-    txns: frozenset[str]
 
 
 class Operation(NamedTuple):
@@ -131,6 +86,10 @@ class Operation(NamedTuple):
     @property
     def commit_id(self) -> str:
         return "c-" + self.id
+
+    def repeated(self) -> Operation:
+        """The same work begun anew: ids are never used twice."""
+        return self._replace(id=self.id + "-again")
 
     @property
     def strict(self) -> bool:
@@ -147,7 +106,6 @@ class Plan(NamedTuple):
 
 
 Program = Generator[tuple[Any, ...], Any, str]
-Flags = frozenset[str]
 
 
 def plan_of(operation: Operation, seen: Snapshot) -> Plan | None:
@@ -168,24 +126,6 @@ def plan_of(operation: Operation, seen: Snapshot) -> Plan | None:
     if operation.kind == "node":
         return Plan((node,), (NODES,))
     return Plan((node, Change(EDGES, "append", (f"{operation.row}>{operation.row}",))), (NODES,))
-
-
-def changed(rows: tuple[str, ...], change: Change) -> tuple[str, ...]:
-    if change.kind == "append":
-        return tuple(sorted(rows + change.rows))
-    return tuple(row for row in rows if row not in change.rows)
-
-
-def snapshot_of(world: World) -> Snapshot:
-    head = world.commits[-1]
-    return Snapshot(
-        head.id,
-        head.pins,
-        tuple(table[pin].rows for table, pin in zip(world.tables, head.pins)),
-        frozenset(commit.id for commit in world.commits),
-        frozenset(commit.id for commit in world.commits if commit.actor == RECOVERY),
-        frozenset(commit.txn for commit in world.commits if commit.txn),
-    )
 
 
 # ------------------------------------------------------------------------------------------------------------ the protocol
@@ -217,14 +157,60 @@ def writer(me: int, operation: Operation, flags: Flags, tries: int = 1) -> Progr
     return result
 
 
+def chained_writer(me: int, operations: tuple[Operation, ...], flags: Flags) -> Program:
+    """Several writes through one handle, under leases. What it published is what it knows, while the lease says that
+    nobody else held it since: then it looks at nothing but the HEAD of its tables. The results, with commas between."""
+    known, results = None, ()
+    for operation in operations:
+        if known is None:
+            result = yield from writer(me, operation, flags)
+        else:
+            result = yield from write_without_looking(me, operation, known, flags)
+        if result == "failed" and known is not None:  # nobody gets an answer from what a handle only assumed
+            newest = yield ("snapshot",)
+            if newest != known:
+                operation = operation.repeated()
+                result = yield from writer(me, operation, flags)
+            newest = None
+        basis, known = known, None
+        if result == "vouched":
+            known = yield ("recall", operation.commit_id)
+        if "chain_after_trouble" in flags and result != "vouched":
+            known = yield ("snapshot",)
+        if "chain_keeps_basis" in flags and basis is not None:
+            known = basis
+        basis = None
+        results += ("committed" if result == "vouched" else result,)
+    return ",".join(results)
+
+
+def write_without_looking(me: int, operation: Operation, known: Snapshot, flags: Flags) -> Program:
+    """What is known is what is staged on; the lock says whether it is still so."""
+    plan = plan_of(operation, known)
+    if plan is None:
+        return "failed"
+    got = yield ("acquire", (0,))
+    proven = known if got == "continues" or "chain_after_others" in flags else None
+    result = yield from commit_section(me, operation, known, plan, got == "takeover", (0,), flags, proven)
+    released = yield ("release",)
+    return "committed" if released == "error" and result == "vouched" else result
+
+
 def commit_section(
-    me: int, operation: Operation, staged: Snapshot, plan: Plan, takeover: bool, held: tuple, flags: Flags
+    me: int,
+    operation: Operation,
+    staged: Snapshot,
+    plan: Plan,
+    takeover: bool,
+    held: tuple,
+    flags: Flags,
+    known: Snapshot | None = None,
 ) -> Program:
-    if "heal_before_lock_only" not in flags:
+    if "heal_before_lock_only" not in flags and known is None:
         if (yield from heal(me, takeover, held, flags)) == "error":
             return "failed"
     for round_ in range(ROUNDS):
-        now = yield ("snapshot",)
+        now = known or (yield ("snapshot",))
         if operation.txn and operation.txn in now.txns:  # step 2
             return "replayed"
         if operation.if_commit and operation.if_commit != now.head:
@@ -239,7 +225,13 @@ def commit_section(
                 plan = plan_of(operation, now)
                 if plan is None:
                     return "failed"
-        drift = yield from discard_drift(me, plan.tables, now, flags)  # step 3
+        if known is not None:  # a writer without the lock wrote there: look at everything
+            seen = () if "chain_without_heads" in flags else (yield ("heads", plan.tables, now.pins))
+            known, drift = None, "moved" if seen else "none"
+            if seen and (yield from heal(me, takeover, held, flags)) == "error":
+                return "failed"
+        else:
+            drift = yield from discard_drift(me, plan.tables, now, flags)  # step 3
         if drift != "moved":
             break
     if drift != "none":
@@ -266,10 +258,10 @@ def commit_section(
         yield ("delete", operation.id)
     commit = Commit(operation.commit_id, None, (), plan.changes, OWNER, operation.txn, operation.if_commit)
     only_on = operation.if_commit if "if_commit_every_attempt" in flags else None
-    outcome = yield from publish(commit, versions, expected, only_on, None, flags)  # phase C
+    outcome = yield from publish(commit, versions, expected, only_on, None, flags, now)  # phase C
     if outcome == "published":
-        yield ("delete", operation.id)  # phase D: a failure is only a warning
-        return "committed"
+        cleared = yield ("delete", operation.id)  # phase D: a failure is only a warning
+        return "vouched" if "chain" in flags and cleared != "error" else "committed"
     if outcome == "published by recovery":
         return "committed"
     if "no_rollback_on_failure" in flags:
@@ -278,11 +270,20 @@ def commit_section(
 
 
 def publish(
-    commit: Commit, versions: tuple, expected: tuple, only_on: str | None, instead_of: str | None, flags: Flags
+    commit: Commit,
+    versions: tuple,
+    expected: tuple,
+    only_on: str | None,
+    instead_of: str | None,
+    flags: Flags,
+    known: Snapshot | None = None,
 ) -> Program:
-    """The one fence. `instead_of`: the commit id whose presence means that this publish (a roll-back) must not happen."""
+    """The one fence. `instead_of`: the commit id whose presence means that this publish (a roll-back) must not happen.
+
+    The first attempt goes by what its caller knows, if it does; an outdated one loses, and the next one reads."""
     for attempt in range(PUBLISH_ATTEMPTS):
-        now = yield ("snapshot",)
+        now = known or (yield ("snapshot",))
+        known = None
         if commit.id in now.commits and "no_commit_id_lookup" not in flags:
             by_other = commit.actor == OWNER and commit.id in now.recovered and "owner_leaves_recovered" in flags
             return "published by recovery" if by_other else "published"
@@ -440,113 +441,3 @@ def finish(sidecar: Sidecar, kind: str | None, flags: Flags) -> Program:
             return "error"
     yield ("delete", sidecar.operation)
     return "done"
-
-
-# ------------------------------------------------------------------------------------------------- what an access does
-
-
-DURABLE = {"put", "delete", "commit", "restore", "publish", "audit", "audit_if_absent", "release"}
-
-
-def replace_at(items: tuple, index: int, item: Any) -> tuple:
-    return items[:index] + (item,) + items[index + 1 :]
-
-
-def perform(world: World, me: int, action: tuple, flags: Flags) -> tuple[World, Any]:
-    """One atomic access. Table commits behave as measured with Lance 14; see substrate.md."""
-    name = action[0]
-    if name == "snapshot":
-        return world, snapshot_of(world)
-    if name == "list":
-        return world, world.sidecars
-    if name == "read_sidecar":
-        return world, next((s for s in world.sidecars if s.operation == action[1]), None)
-    if name == "audited":
-        return world, any(operation == action[1] for operation, _ in world.audit)
-    if name == "transactions":
-        return world, tuple(version.operation for version in world.tables[action[1]][action[2] + 1 :])
-    if name == "release":
-        return world._replace(locks=tuple(None if holder == me else holder for holder in world.locks)), "ok"
-    if name == "put":
-        others = tuple(s for s in world.sidecars if s.operation != action[1].operation)
-        return world._replace(sidecars=tuple(sorted((*others, action[1]), key=lambda s: s.operation))), "ok"
-    if name == "delete":
-        return world._replace(sidecars=tuple(s for s in world.sidecars if s.operation != action[1])), "ok"
-    if name in ("audit", "audit_if_absent"):
-        row = (action[1], action[2])
-        if name == "audit_if_absent" and any(operation == action[1] for operation, _ in world.audit):
-            return world, "ok"
-        return world._replace(audit=tuple(sorted((*world.audit, row)))), "ok"
-    if name == "restore":  # unconditional
-        _, table, pin = action
-        versions = world.tables[table] + (Version("", "restore", world.tables[table][pin].rows),)
-        return world._replace(tables=replace_at(world.tables, table, versions)), len(versions) - 1
-    if name == "commit":  # rebases over appends, refused after a Restore
-        _, change, read_version, operation = action
-        versions = world.tables[change.table]
-        since = {version.kind for version in versions[read_version + 1 :]}
-        if "restore" in since or (change.kind == "delete" and since - {"append"}):
-            return world, "refused"
-        versions += (Version(operation, change.kind, changed(versions[-1].rows, change)),)
-        return world._replace(tables=replace_at(world.tables, change.table, versions)), len(versions) - 1
-    assert name == "publish", name
-    _, head, commit = action
-    if head != world.commits[-1].id and "no_head_cas" not in flags:
-        return world, "lost race"
-    return world._replace(commits=world.commits + (commit,)), "ok"
-
-
-def guard_of(world: World, action: tuple) -> int:
-    """What must not have changed for a late request to land: the object store puts a version only if it is absent."""
-    if action[0] == "publish":
-        return len(world.commits)
-    if action[0] in ("commit", "restore"):
-        return len(world.tables[action[1].table if action[0] == "commit" else action[1]])
-    return 0
-
-
-def without_stale_request(world: World) -> World:
-    if world.in_flight and guard_of(world, world.in_flight[1]) != world.in_flight[0]:
-        return world._replace(in_flight=None)
-    return world
-
-
-class Automaton:
-    """A program as a lazily built graph of local states."""
-
-    def __init__(self, make: Any) -> None:
-        self.make = make
-        self.nodes: list[tuple] = []  # (answers so far, pending action or None, result, inside the commit section)
-        self.by_key: dict[Any, int] = {}
-        self.edges: dict[tuple[int, Any], int] = {}
-        self.start = self.visit(())
-
-    def visit(self, answers: tuple) -> int:
-        program, inside = self.make(), False
-        try:
-            action = next(program)
-            for answer in answers:
-                inside = action[0] == "acquire" or (inside and action[0] != "release")
-                action = program.send(answer)
-            key, result = self.key_of(program), None
-        except StopIteration as stop:
-            action, result, key = None, stop.value, stop.value
-        if key not in self.by_key:
-            self.by_key[key] = len(self.nodes)
-            self.nodes.append((answers, action, result, inside))
-        return self.by_key[key]
-
-    @staticmethod
-    def key_of(program: Any) -> tuple:
-        frames = []
-        while program is not None:
-            frame = program.gi_frame
-            frames.append((frame.f_code.co_name, frame.f_lasti, tuple(frame.f_locals.items())))
-            program = program.gi_yieldfrom
-        return tuple(frames)
-
-    def step(self, node: int, answer: Any) -> int:
-        edge = (node, answer)
-        if edge not in self.edges:
-            self.edges[edge] = self.visit(self.nodes[node][0] + (answer,))
-        return self.edges[edge]

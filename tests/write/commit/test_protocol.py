@@ -28,6 +28,7 @@ from omnigraph.storage.tables import open_table
 from omnigraph.write.commit.section import WriteOperation
 from omnigraph.write.commit.sidecars import WriterKind
 from tests import crash
+from tests.model import protocol_checker, protocol_world
 from tests.model import protocol_model as model
 from tests.model.protocol_checker import SCENARIOS, WITHOUT_FIX, Checker, Scenario
 from tests.selection import daily
@@ -93,19 +94,19 @@ class Run:
 # --------------------------------------------------------------------------------------------- the model's side
 
 
-def world_of_template() -> model.World:
+def world_of_template() -> protocol_world.World:
     """Two people who know each other."""
     rows = ("ann", "bob"), ("bob>ann",)
-    versions = tuple((model.Version("", "create", each),) for each in rows)
-    first = model.Commit("c0", None, (0, 0), (), model.OWNER)
-    return model.World(versions, (first,), (), (), (None,), None, 0, 0, 0)
+    versions = tuple((protocol_world.Version("", "create", each),) for each in rows)
+    first = protocol_world.Commit("c0", None, (0, 0), (), protocol_world.OWNER)
+    return protocol_world.World(versions, (first,), (), (), (None,), None, 0, 0, 0)
 
 
 @dataclass(slots=True)
 class ModelRun:
     """One world of the model, in which writers run one after the other."""
 
-    world: model.World
+    world: protocol_world.World
     lease: bool = False
 
     def run(self, operation: model.Operation, fault: Fault | None = None, killed_after: int | None = None) -> Run:
@@ -130,15 +131,15 @@ class ModelRun:
         durable = _model_name(action) is not None
         if durable and fault == Fault(place, "before"):
             return "error"
-        self.world, answer = model.perform(self.world, 0, action, FIXES)
+        self.world, answer = protocol_world.perform(self.world, 0, action, FIXES)
         return "error" if durable and fault == Fault(place, "after") else answer
 
 
 def _model_name(action: tuple[object, ...]) -> str | None:
     match action:
-        case ("put", model.Sidecar(decision=decision, confirmed=confirmed)):
+        case ("put", protocol_world.Sidecar(decision=decision, confirmed=confirmed)):
             return "put again" if decision or confirmed else "put"
-        case ("commit", model.Change(table=table), _, _):
+        case ("commit", protocol_world.Change(table=table), _, _):
             return f"commit {NAMES[table]}"
         case ("restore", int(table), _):
             return f"restore {NAMES[table]}"
@@ -272,7 +273,7 @@ def test_discarded_drift_is_that_of_the_model(template: Path) -> None:
     assert staged is not None
     tables.commit(table, staged, "dead")
     world = world_of_template()
-    nodes = (*world.tables[model.NODES], model.Version("dead", "append", ("ann", "bob", "ghost")))
+    nodes = (*world.tables[model.NODES], protocol_world.Version("dead", "append", ("ann", "bob", "ghost")))
     world = world._replace(tables=(nodes, world.tables[model.EDGES]))
     expected = ModelRun(world).run(NEXT[1])
     found = run_real(manifest, NEXT[0])
@@ -292,7 +293,7 @@ def test_two_writes_in_another_order_are_not_the_models() -> None:
         assert swapped not in allowed
 
 
-QUICK = [each for each in SCENARIOS if each.name in ("L1", "L2", "L8", "S3", "S4b")]
+QUICK = [each for each in SCENARIOS if each.name in ("L1", "L2", "L8", "S3", "S4b", "C1")]
 
 
 @pytest.mark.parametrize("scenario", QUICK, ids=[each.name for each in QUICK])
@@ -307,3 +308,9 @@ def test_the_model_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = next(each for each in SCENARIOS if each.name == WITHOUT_FIX["finished_first"])
     _, problem, _ = Checker(scenario, FIXES - {"finished_first"}).run(1_000_000)
     assert problem is not None
+
+
+@pytest.mark.slow
+def test_the_whole_model_with_every_rule_left_out() -> None:
+    """Every scenario with all rules; without each rule; each weakening, of which each must be caught."""
+    assert protocol_checker.main([]) == 0
