@@ -65,7 +65,7 @@ def test_a_session_needs_a_code_and_nothing_else(server: LiveServer) -> None:
 
 def test_of_many_that_bring_one_code_one_gets_in(tmp_path: Path) -> None:
     token, _ = make_token("act-me", Role.ADMIN)
-    store = SessionStore(tmp_path)
+    store = SessionStore(tmp_path, "a run")
     code = store.make_code(token)
     # Other workers of the same run have a store of their own.
     stores = [SessionStore(tmp_path, store.run) for _ in range(8)]
@@ -88,8 +88,8 @@ def test_of_many_that_bring_one_code_one_gets_in(tmp_path: Path) -> None:
 
 def test_codes_and_sessions_end_with_their_time_and_their_run(tmp_path: Path) -> None:
     token, _ = make_token("act-me", Role.ADMIN)
-    store = SessionStore(tmp_path)
-    other = SessionStore(tmp_path)
+    store = SessionStore(tmp_path, "a run")
+    other = SessionStore(tmp_path, "the next run")
     code = store.make_code(token)
     assert other.exchange(code) is None
     found = store.exchange(code)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -15,7 +20,14 @@ from omnigraph.cli.session import Session, require_server_extra, session_of
 from omnigraph.errors import ParameterError
 
 if TYPE_CHECKING:
-    from omnigraph.server import ServerSettings
+    from omnigraph.server import LogSettings, ServerSettings
+
+
+class LogChoice(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def serve(
@@ -70,6 +82,19 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=64, help="How many processes serve.", show_default="1")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", metavar="FILE", help="A certificate, to serve HTTPS.", show_default=False),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate.", show_default=False)
+    ] = None,
+    log: Annotated[
+        LogChoice, typer.Option("--log", help="Lines for people, or one JSON object each, with the audit.")
+    ] = LogChoice.TEXT,
     *,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="Serve no web page.")] = False,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Serve no tools for agents.")] = False,
@@ -93,47 +118,76 @@ def serve(
     """
     require_server_extra()
     from omnigraph import server
-    from omnigraph.policy import load_policy
 
     session = session_of(context)
+    logging_ = _start_log(log)
     if config is not None:
-        given = (bind, tokens, policy, public_url, queries, state, no_ui, no_mcp, read_only, unauthenticated)
-        if any((*given, session.graph)):
+        given = (bind, tokens, policy, public_url, queries, state, workers, tls_cert, tls_key, no_ui, no_mcp)
+        if any((*given, read_only, unauthenticated, session.graph)):
             raise typer.TyperException("--config has the graphs and all settings; give no others beside it")
-
-        def read_settings() -> server.ServerSettings:
-            return server.read_config(config, os.environ, session.actor)
-
-        settings = read_settings()
-        _check(settings)
-        if check:
-            return _report(session, settings)
-        return server.serve(settings, _announce, read_settings)
-    uri = session.target()
-    hosts = () if public_url is None else (_host_of(public_url),)
-
-    def make_settings() -> server.ServerSettings:
-        folder = server.QueryFolder() if queries is None else server.read_query_folder(queries)
-        graph_id = server.make_graph_id(uri)
-        rules = None if policy is None else load_policy(policy, graph_id)
-        graph = server.ServedGraph(graph_id, uri, read_only, session.storage_options, folder, rules, policy)
-        address = bind or server.DEFAULT_BIND
-        agents = server.AgentSettings(is_enabled=not no_mcp)
-        return server.ServerSettings(
-            (graph,),
-            address,
-            tokens,
-            session.actor,
-            unauthenticated,
-            hosts=hosts,
-            state=state,
-            agents=agents,
-            has_page=not no_ui,
+        # The environment does not change while a server runs, and workers need a copy.
+        read_settings = partial(server.read_config, config, dict(os.environ), session.actor)
+    else:
+        if (tls_cert is None) != (tls_key is None):
+            raise typer.TyperException("--tls-cert and --tls-key go together")
+        command = _ServeCommand(
+            session.target(),
+            session.storage_options,
+            read_only,
+            policy,
+            queries,
+            server.ServerSettings(
+                (),
+                bind or server.DEFAULT_BIND,
+                tokens,
+                session.actor,
+                unauthenticated,
+                hosts=() if public_url is None else (_host_of(public_url),),
+                workers=workers or 1,
+                tls=None if tls_cert is None or tls_key is None else server.TlsFiles(tls_cert, tls_key),
+                state=state,
+                agents=server.AgentSettings(is_enabled=not no_mcp),
+                has_page=not no_ui,
+            ),
         )
-
-    settings = make_settings()
+        read_settings = command.read_settings
+    settings = read_settings()
     _check(settings)
-    return _report(session, settings) if check else server.serve(settings, _announce, make_settings)
+    return _report(session, settings) if check else server.serve(settings, _announce, read_settings, logging_)
+
+
+@dataclass(frozen=True, slots=True)
+class _ServeCommand:
+    """A command line that serves one graph. Its policy and its queries are files, which are read again and again."""
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    read_only: bool
+    policy: Path | None
+    queries: Path | None
+    settings: ServerSettings
+
+    def read_settings(self) -> ServerSettings:
+        """Return the settings with the files as they are now."""
+        from omnigraph import server
+        from omnigraph.policy import load_policy
+
+        folder = server.QueryFolder() if self.queries is None else server.read_query_folder(self.queries)
+        graph_id = server.make_graph_id(self.uri)
+        rules = None if self.policy is None else load_policy(self.policy, graph_id)
+        graph = server.ServedGraph(graph_id, self.uri, self.read_only, self.storage_options, folder, rules, self.policy)
+        return replace(self.settings, graphs=(graph,))
+
+
+def _start_log(choice: LogChoice) -> LogSettings:
+    """Log as JSON if that is wanted; what is for machines has all lines."""
+    from omnigraph import server
+
+    if choice is LogChoice.TEXT:
+        return server.LogSettings("text", logging.getLogger("omnigraph").level)
+    settings = server.LogSettings("json", logging.INFO)
+    server.start_log(settings)
+    return settings
 
 
 def _report(session: Session, settings: ServerSettings) -> int:

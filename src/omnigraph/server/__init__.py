@@ -6,12 +6,14 @@ from omnigraph.server.config_file import read_config
 from omnigraph.server.hosting import Hosting, open_hosting
 from omnigraph.server.process import serve
 from omnigraph.server.queries import QueryFolder, read_query_folder
+from omnigraph.server.server_log import LogFormat, LogSettings, start_log
 from omnigraph.server.settings import (
     DEFAULT_BIND,
     AgentSettings,
     Limits,
     ServedGraph,
     ServerSettings,
+    TlsFiles,
     make_graph_id,
     parse_bind,
 )
@@ -23,11 +25,14 @@ __all__ = [
     "AgentSettings",
     "Hosting",
     "Limits",
+    "LogFormat",
+    "LogSettings",
     "QueryFolder",
     "Role",
     "ServedGraph",
     "ServerCheck",
     "ServerSettings",
+    "TlsFiles",
     "Token",
     "build_app",
     "check_server",
@@ -44,4 +49,5 @@ __all__ = [
     "serve",
     "serve_agent",
     "serve_remote_agent",
+    "start_log",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -26,6 +27,7 @@ from omnigraph.server.errors import ErrorContext, RequestError
 from omnigraph.server.hosting import Hosting, ServerState
 from omnigraph.server.mcp import McpResponse, connect_app, make_tool_server
 from omnigraph.server.openapi import describe_mcp, describe_route, describe_server
+from omnigraph.server.origins import answer_preflight, check_origin, find_address, make_cors_headers
 from omnigraph.server.page import is_page_path, serve_asset, serve_page
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.routes import ROUTES
@@ -169,9 +171,24 @@ class RequestFrame:
         scope["omnigraph.request_id"] = request_id
         state = scope["omnigraph.state"] = self._hosting.state
         record = scope["omnigraph.record"] = RequestRecord(request_id, str(scope["method"]))
-        framed = _FramedSend(send, request_id)
+        framed = _FramedSend(send, request_id, make_cors_headers(request, state.settings))
+        record.address = find_address(request, state.settings.trusted_proxies)
         is_health = scope["path"] in _HEALTH
-        self._hosting.traffic.requests += not is_health
+        counting = nullcontext() if is_health else self._hosting.traffic.count()
+        with counting:
+            await self._answer(request, receive, framed, state, record, is_health=is_health)
+
+    async def _answer(
+        self,
+        request: Request,
+        receive: Receive,
+        framed: _FramedSend,
+        state: ServerState,
+        record: RequestRecord,
+        *,
+        is_health: bool,
+    ) -> None:
+        scope, request_id = request.scope, record.request_id
         try:
             refusal = self._refuse(request, state, is_health=is_health)
             await (refusal or self._app)(scope, receive, framed)
@@ -182,16 +199,18 @@ class RequestFrame:
                 raise
             await error_response(error, ErrorContext(request_id))(scope, receive, framed)
         finally:
-            self._hosting.traffic.requests -= not is_health
             if framed.status == HTTPStatus.UNAUTHORIZED:
-                state.admission.record_failed_login(_find_address(request))
+                state.admission.record_failed_login(record.address)
             state.log.record_end(record, framed.status)
 
     def _refuse(self, request: Request, state: ServerState, *, is_health: bool) -> Response | None:
         """Return the answer to a request that goes no further; otherwise note whose it is."""
         request_id = str(request.scope["omnigraph.request_id"])
         try:
-            _check_origin(request, state.settings.hosts)
+            check_origin(request, state.settings)
+            preflight = answer_preflight(request, state.settings)
+            if preflight is not None:
+                return preflight
             if self._hosting.is_draining and not is_health:
                 raise ServerUnavailable("the server is about to stop", hint="send the request to another one")
             token = request.scope["omnigraph.token"] = _authenticate(request, state)
@@ -233,17 +252,6 @@ class CallerFrame:
             self._state.log.record_end(record, framed.status)
 
 
-def _check_origin(request: Request, hosts: Sequence[str]) -> None:
-    """Refuse names that are not this server's: a page elsewhere must not reach it through the browser."""
-    if _host_of(request.headers.get("host", "")) not in (*LOOPBACK, *hosts):
-        raise RequestError(
-            421, "wrong_host", "this server does not answer to that host name", hint="start it with --public-url"
-        )
-    origin = request.headers.get("origin")
-    if origin is not None and _host_of(origin.partition("://")[2]) not in (*LOOPBACK, *hosts):
-        raise RequestError(403, "wrong_origin", "pages of that origin may not use this server")
-
-
 def _authenticate(request: Request, state: ServerState) -> Token | None:
     if state.everybody is not None:
         return state.everybody
@@ -251,7 +259,7 @@ def _authenticate(request: Request, state: ServerState) -> Token | None:
     is_public = path in _PUBLIC or (state.settings.has_page and is_page_path(path))
     if is_public and path != _SESSION_PATH:
         return None
-    state.admission.check_logins(_find_address(request))
+    state.admission.check_logins(find_address(request, state.settings.trusted_proxies))
     if is_public:
         return None
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
@@ -262,22 +270,12 @@ def _authenticate(request: Request, state: ServerState) -> Token | None:
     return token
 
 
-def _find_address(request: Request) -> str:
-    return request.client.host if request.client else ""
-
-
-def _host_of(authority: str) -> str:
-    """Return the host of ``host:port``, without the brackets of an IPv6 address."""
-    if authority.startswith("["):
-        return authority[1:].partition("]")[0]
-    return authority.partition(":")[0].lower()
-
-
 class _FramedSend:
     """Adds the headers that every answer has."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, more: Mapping[str, str] | None = None) -> None:
         self._send = send
+        self._more = more or {}
         self._request_id = request_id
         self.status: int | None = None
 
@@ -289,7 +287,10 @@ class _FramedSend:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = int(message["status"])
-            message["headers"] = [*message["headers"], *_encode({**_HEADERS, "X-Request-Id": self._request_id})]
+            message["headers"] = [
+                *message["headers"],
+                *_encode({**_HEADERS, **self._more, "X-Request-Id": self._request_id}),
+            ]
         await self._send(message)
 
 

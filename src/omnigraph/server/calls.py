@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
+from time import monotonic
 from typing import Final, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
@@ -422,13 +423,38 @@ async def _read_parts(request: Request, most: int) -> AsyncGenerator[bytes]:
     size = int(declared) if declared.isascii() and declared.isdigit() else 0
     received = 0
     if size <= most:
-        async for part in request.stream():
+        async for part in _watch_speed(request):
             received += len(part)
             if received > most:
                 break
             yield part
     if max(size, received) > most:
         raise RequestError(413, "body_too_large", f"the body has more than {most:,} bytes", hint="send less at once")
+
+
+async def _watch_speed(request: Request) -> AsyncGenerator[bytes]:
+    """Receive a body; end with an error if too little of it arrives within a window of time."""
+    limits = _state_of(request).settings.limits
+    parts = request.stream()
+    received, end = 0, monotonic() + limits.body_window_seconds
+    while True:
+        try:
+            async with asyncio.timeout(max(0.0, end - monotonic())):
+                part = await anext(parts, None)
+        except TimeoutError:
+            raise RequestError(
+                408,
+                "body_too_slow",
+                "the body arrives too slowly",
+                hint="send it faster",
+                headers={"Connection": "close"},
+            ) from None
+        if part is None:
+            return
+        received += len(part)
+        if received >= limits.body_window_bytes:
+            received, end = 0, monotonic() + limits.body_window_seconds
+        yield part
 
 
 async def _save_upload(request: Request, hosting: Hosting) -> Path:

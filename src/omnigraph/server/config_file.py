@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Final, cast
@@ -15,14 +15,17 @@ from omnigraph.language.source import Source, Span, read_source
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.yaml_reader import YamlReader, node_span
 from omnigraph.policy import Policy, load_policy
+from omnigraph.server.origins import Network, parse_network
 from omnigraph.server.queries import QueryFolder, read_query_folder
 from omnigraph.server.settings import (
     DEFAULT_BIND,
+    MOST_WORKERS,
     AgentSettings,
     AgentWrites,
     Limits,
     ServedGraph,
     ServerSettings,
+    TlsFiles,
     is_graph_id,
     parse_bind,
 )
@@ -32,10 +35,14 @@ _KEYS: Final = (
     "bind",
     "public_url",
     "hosts",
+    "cors",
+    "trusted_proxies",
     "tokens",
     "server_policy",
     "audit",
     "state",
+    "workers",
+    "tls",
     "ui",
     "limits",
     "mcp",
@@ -83,9 +90,13 @@ class _ConfigReader:
             tokens=self._read_path(found.get("tokens"), "tokens"),
             actor=actor,
             hosts=self._read_hosts(found),
+            cors=self._read_origins(found.get("cors")),
+            trusted_proxies=self._read_networks(found.get("trusted_proxies")),
             limits=self._read_limits(found.get("limits")),
             audit=self._read_audit(found.get("audit")),
             state=self._read_path(found.get("state"), "state"),
+            workers=self._read_workers(found.get("workers")),
+            tls=self._read_tls(found.get("tls")),
             agents=self._read_agents(found.get("mcp")),
             has_page=self._read_flag(found.get("ui"), "ui", default=True),
             is_quarantining=True,
@@ -172,6 +183,33 @@ class _ConfigReader:
             hosts += [] if host is None else [host]
         return tuple(hosts)
 
+    def _read_texts(self, node: Node | None, name: str, what: str) -> Iterator[tuple[Node, str]]:
+        """Yield the texts of a list, each with its place."""
+        if node is not None:
+            for each in self.yaml.read_items(node, name):
+                text = self.yaml.read_text(each, what)
+                if text is not None:
+                    yield each, text.value
+
+    def _read_origins(self, node: Node | None) -> tuple[str, ...]:
+        origins: list[str] = []
+        for place, text in self._read_texts(node, "cors", "an origin"):
+            parts = urlsplit(text)
+            is_exact = text == f"{parts.scheme}://{parts.netloc}" and "*" not in text
+            if parts.scheme not in ("http", "https") or not is_exact:
+                self._add_wrong(place, f"'{text}' is no origin such as https://tools.example.org")
+            origins.append(text)
+        return tuple(origins)
+
+    def _read_networks(self, node: Node | None) -> tuple[Network, ...]:
+        networks: list[Network] = []
+        for place, text in self._read_texts(node, "trusted_proxies", "an address"):
+            try:
+                networks.append(parse_network(text))
+            except ValueError:
+                self._add_wrong(place, f"'{text}' is no address or network such as 10.0.0.0/8")
+        return tuple(networks)
+
     def _read_limits(self, node: Node | None) -> Limits:
         names = [each.name for each in fields(Limits)]
         found = {} if node is None else self.yaml.read_fields(node, "limits", names)
@@ -183,6 +221,19 @@ class _ConfigReader:
             else:
                 values[name] = value
         return Limits(**cast("dict[str, int]", values))
+
+    def _read_workers(self, node: Node | None) -> int:
+        value = 1 if node is None else self.yaml.read_value(node, "workers")
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_WORKERS:
+            return value
+        if node is not None:
+            self._add_wrong(node, f"workers must be a number from 1 to {MOST_WORKERS}")
+        return 1
+
+    def _read_tls(self, node: Node | None) -> TlsFiles | None:
+        found = {} if node is None else self.yaml.read_fields(node, "tls", ("cert", "key"), ("cert", "key"))
+        certificate, key = (self._read_path(found.get(name), f"{name} of tls") for name in ("cert", "key"))
+        return None if certificate is None or key is None else TlsFiles(certificate, key)
 
     def _read_agents(self, node: Node | None) -> AgentSettings:
         found = {} if node is None else self.yaml.read_fields(node, "mcp", ("enabled", "write", "ad_hoc"))

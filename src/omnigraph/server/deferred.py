@@ -57,8 +57,7 @@ async def defer(hosting: Hosting, running: RunningOperation, seconds: float, uri
 
 
 async def _run(hosting: Hosting, running: RunningOperation, perform: Perform) -> Response:
-    hosting.traffic.requests += 1
-    try:
+    with hosting.traffic.count():
         response = await perform(_receive_nothing)
         fields = cast("dict[str, Json]", orjson.loads(bytes(response.body)))
         commit = fields.get("commit")
@@ -69,8 +68,6 @@ async def _run(hosting: Hosting, running: RunningOperation, perform: Perform) ->
         else:
             running.end("succeeded", result=fields, commit=commit if isinstance(commit, str) else None)
         return response
-    finally:
-        hosting.traffic.requests -= 1
 
 
 async def _receive_nothing() -> Message:

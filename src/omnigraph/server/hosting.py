@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from time import monotonic
 from typing import Final
 
 from starlette.responses import Response
+from ulid import ULID
 
 from omnigraph.deadlines import Deadline
 from omnigraph.errors import NotFound, OmniGraphError
@@ -34,6 +36,8 @@ from omnigraph.server.tokens import Role, Token, TokenBook, make_token
 ReadSettings = Callable[[], ServerSettings]
 
 _LONGEST_PAUSE: Final = 60
+_FIXED: Final = ("bind", "audit", "state", "workers", "tls")
+"""Settings that hold until a restart."""
 _log = logging.getLogger("omnigraph.server")
 
 
@@ -124,9 +128,45 @@ class RunningRequest:
 
 @dataclass(slots=True)
 class Traffic:
-    """How many requests are under way."""
+    """How many requests and operations are under way in this process."""
 
+    tell: Callable[[int], object]
+    """Is told each new number."""
     requests: int = 0
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def count(self) -> Generator[None]:
+        """Count one while the block runs. Operations of upkeep do so in threads of their own."""
+        self._add(1)
+        try:
+            yield
+        finally:
+            self._add(-1)
+
+    def _add(self, number: int) -> None:
+        with self._guard:
+            self.requests += number
+            self.tell(self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRun:
+    """One start of a server, and what its workers have in common."""
+
+    id: str
+    state: Path
+    """The folder of operations, codes and sessions."""
+    made: Token | None
+    """The token that was made for the run."""
+
+
+def begin_run(settings: ServerSettings, state: Path) -> tuple[ServerRun, str | None]:
+    """Begin a run. Return the text of the token that was made for it too, if one was."""
+    if settings.tokens is not None or settings.is_unauthenticated:
+        return ServerRun(str(ULID()), state, None), None
+    made, text = make_token(settings.actor or "local", Role.ADMIN, "made for this run")
+    return ServerRun(str(ULID()), state, made), text
 
 
 @dataclass(slots=True)
@@ -138,8 +178,7 @@ class Hosting:
     traffic: Traffic
     operations: OperationStore
     sessions: SessionStore
-    made: Token | None
-    """The token that was made for the run."""
+    run: ServerRun
     is_draining: bool = False
     running: dict[Deadline, RunningRequest] = field(default_factory=dict[Deadline, "RunningRequest"])
     """The requests and operations that this process works on."""
@@ -209,27 +248,28 @@ class Hosting:
             self._folder.cleanup()
 
 
-def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = None) -> tuple[Hosting, str | None]:
+def open_hosting(
+    settings: ServerSettings, read_settings: ReadSettings | None = None, run: ServerRun | None = None
+) -> tuple[Hosting, str | None]:
     """Open everything that the settings name. Return the state, and the text of the token that was made for the run.
 
-    ``read_settings`` reads them again: they are followed.
+    ``read_settings`` reads them again: they are followed. ``run`` is given to a worker.
     """
     settings.check()
-    made, text, everybody = None, None, None
+    everybody = None
     if settings.is_unauthenticated:
         everybody, _ = make_token(settings.actor or "anonymous", Role.ADMIN)
-    elif settings.tokens is None:
-        made, text = make_token(settings.actor or "local", Role.ADMIN, "made for this run")
     opened = [
         _open_or_quarantine(each, 1) if settings.is_quarantining else open_hosted_graph(each)
         for each in settings.graphs
     ]
     folder = TemporaryDirectory(prefix="omnigraph-server-")
-    state_folder = Path(folder.name) if settings.state is None else settings.state
-    sessions = SessionStore(state_folder)
-    book = TokenBook(settings.tokens, () if made is None else (made,), sessions.find)
-    traffic = Traffic()
-    log = RequestLog(settings.audit, lambda: traffic.requests)
+    text = None
+    if run is None:
+        run, text = begin_run(settings, Path(folder.name) if settings.state is None else settings.state)
+    sessions = SessionStore(run.state, run.id)
+    book = TokenBook(settings.tokens, () if run.made is None else (run.made,), sessions.find)
+    log = RequestLog(settings.audit)
     state = ServerState(settings, {}, {}, book, everybody, Admission(settings.limits), log)
     for each in opened:
         state = _with_graph(state, each)
@@ -238,10 +278,10 @@ def open_hosting(settings: ServerSettings, read_settings: ReadSettings | None = 
     hosting = Hosting(
         state,
         uploads,
-        traffic,
-        OperationStore(state_folder),
+        Traffic(log.set_under_way),
+        OperationStore(run.state),
         sessions,
-        made,
+        run,
         read_settings=read_settings,
         _folder=folder,
         _followed=settings,
@@ -286,10 +326,10 @@ def _with_graph(state: ServerState, opened: HostedGraph | UnopenedGraph) -> Serv
 def _follow_settings(state: ServerState, settings: ServerSettings) -> ServerState:
     """Return the state for new settings. Graphs that did not change stay open."""
     old = state.settings
-    for name in ("bind", "audit", "state"):
+    for name in _FIXED:
         if getattr(settings, name) != getattr(old, name):
             _log.warning("'%s' changed to %s: it needs a restart", name, getattr(settings, name))
-    settings = replace(settings, bind=old.bind, audit=old.audit, state=old.state)
+    settings = replace(settings, bind=old.bind, audit=old.audit, state=old.state, workers=old.workers, tls=old.tls)
     settings.check()
     tokens = state.tokens if settings.tokens == old.tokens else TokenBook(settings.tokens)
     admission = state.admission if settings.limits == old.limits else Admission(settings.limits)

@@ -12,8 +12,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from types import FrameType
 from typing import Final
@@ -22,8 +24,12 @@ import uvicorn
 
 from omnigraph.errors import ServerUnavailable
 from omnigraph.server.app import build_app
-from omnigraph.server.hosting import Hosting, ReadSettings, open_hosting
+from omnigraph.server.connections import HEADER_BYTES, make_protocol
+from omnigraph.server.hosting import Hosting, ReadSettings, ServerRun, begin_run, open_hosting
+from omnigraph.server.server_log import LogSettings
+from omnigraph.server.sessions import SessionStore
 from omnigraph.server.settings import ServerSettings
+from omnigraph.server.workers import WorkerJob, supervise
 
 Announce = Callable[[str], object]
 
@@ -36,36 +42,98 @@ _FOLLOW_SECONDS: Final = 1.0
 _log = logging.getLogger("omnigraph.server")
 
 
-def serve(settings: ServerSettings, announce: Announce, read_settings: ReadSettings | None = None) -> int:
+def serve(
+    settings: ServerSettings,
+    announce: Announce,
+    read_settings: ReadSettings | None = None,
+    log: LogSettings | None = None,
+) -> int:
     """Serve until a signal comes. ``announce`` is given lines for people: the address, and how to sign in.
 
-    ``read_settings`` reads a configuration that is followed. Returns 0, or 2 if work had to be left.
+    ``read_settings`` reads a configuration that is followed; where there are several workers it can be pickled, and
+    ``log`` says how they log. Returns 0, or 2 if work had to be left.
     """
+    if settings.workers > 1:
+        assert read_settings is not None, "workers read their settings themselves"
+        return _serve_with_workers(settings, announce, read_settings, log or LogSettings())
     hosting, token = open_hosting(settings, read_settings)
     try:
         listener = _listen(settings)
-        host, port = listener.getsockname()[:2]
-        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        config = uvicorn.Config(
-            build_app(hosting),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            proxy_headers=False,
-        )
-        server = _DrainingServer(config, hosting)
-        names = ", ".join(hosted.uri for hosted in hosting.state.graphs.values()) or "no graph"
-        announce(f"serving {names} at {address}")
-        if token is not None and hosting.made is not None:
-            if settings.has_page:
-                announce(f"open {address}/#code={hosting.sessions.make_code(hosting.made)}")
-            announce(f"export OMNIGRAPH_TOKEN={token}")
+        server = _DrainingServer(_make_config(hosting), hosting)
+        served = [hosted.uri for hosted in hosting.state.graphs.values()]
+        _announce_start(settings, served, listener, hosting.run, token, announce)
         with _follow_changes(hosting):
             server.run([listener])
         return server.exit_code
     finally:
         hosting.close()
+
+
+def _serve_with_workers(
+    settings: ServerSettings, announce: Announce, read_settings: ReadSettings, log: LogSettings
+) -> int:
+    """Serve with several processes. This one opens no graph."""
+    settings.check()
+    with ExitStack() as stack:
+        # Workers find each other's operations in one place, if only for this run.
+        state = settings.state or Path(stack.enter_context(TemporaryDirectory(prefix="omnigraph-state-")))
+        run, token = begin_run(settings, state)
+        listener = _listen(settings)
+        stack.callback(listener.close)
+        served = [each.public_uri for each in settings.graphs]
+        return supervise(
+            WorkerJob(read_settings, run, settings.workers, log),
+            listener,
+            _run_worker,
+            lambda: _announce_start(settings, served, listener, run, token, announce),
+        )
+
+
+def _run_worker(job: WorkerJob, listener: socket.socket, take_server: Callable[[uvicorn.Server], None]) -> int:
+    """Serve in the process of one worker."""
+    hosting, _ = open_hosting(job.read_share(), job.read_share, job.run)
+    try:
+        server = _DrainingServer(_make_config(hosting), hosting, is_worker=True)
+        take_server(server)
+        with _follow_changes(hosting):
+            server.run([listener])
+        return server.exit_code
+    finally:
+        hosting.close()
+
+
+def _make_config(hosting: Hosting) -> uvicorn.Config:
+    tls = hosting.state.settings.tls
+    return uvicorn.Config(
+        build_app(hosting),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        proxy_headers=False,
+        http=make_protocol(lambda: hosting.state.settings.limits.header_seconds),
+        ws="none",
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
+    )
+
+
+def _announce_start(
+    settings: ServerSettings,
+    served: Sequence[str],
+    listener: socket.socket,
+    run: ServerRun,
+    token: str | None,
+    announce: Announce,
+) -> None:
+    host, port = listener.getsockname()[:2]
+    address = f"{'http' if settings.tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
+    announce(f"serving {', '.join(served) or 'no graph'} at {address}")
+    if token is not None and run.made is not None:
+        if settings.has_page:
+            announce(f"open {address}/#code={SessionStore(run.state, run.id).make_code(run.made)}")
+        announce(f"export OMNIGRAPH_TOKEN={token}")
 
 
 def _listen(settings: ServerSettings) -> socket.socket:
@@ -110,9 +178,10 @@ def _follow_changes(hosting: Hosting) -> Generator[None]:
 class _DrainingServer(uvicorn.Server):
     """Refuses new requests after the first signal, and stops when those under way have ended."""
 
-    def __init__(self, config: uvicorn.Config, hosting: Hosting) -> None:
+    def __init__(self, config: uvicorn.Config, hosting: Hosting, *, is_worker: bool = False) -> None:
         super().__init__(config)
         self._hosting = hosting
+        self._is_worker = is_worker
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drain: asyncio.Task[None] | None = None
         self.exit_code = _DRAINED
@@ -124,6 +193,9 @@ class _DrainingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  uvicorn passes them
         """Begin to drain; at the second signal, stop."""
+        if self._is_worker and sig == signal.SIGINT:
+            # Ctrl-C reaches all processes of a terminal, and the supervisor tells its workers itself.
+            return
         if self._hosting.is_draining or self._loop is None:
             self.should_exit = self.force_exit = True
             return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -17,8 +16,14 @@ from typing import Final, Literal
 
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import (
+    MultiProcessCollector,
+    mark_process_dead,  # pyright: ignore[reportUnknownVariableType]  it has no types
+)
 
 METRICS_TYPE: Final = "text/plain"
+METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+"""Names the folder of the counts, where several workers serve; the library looks there."""
 AuditDecision = Literal["allowed", "denied", "unauthorized"]
 
 _audit = logging.getLogger("omnigraph.audit")
@@ -32,6 +37,8 @@ class RequestRecord:
     method: str
     route: str | None = None
     """The path as it is declared, with the names of its parameters: others would be too many for a count."""
+    address: str = ""
+    """Where it came from."""
     actor: str | None = None
     token_id: str | None = None
     action: str | None = None
@@ -49,6 +56,7 @@ class RequestRecord:
         found = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "request_id": self.request_id,
+            "address": self.address,
             "actor": self.actor,
             "token": self.token_id,
             "method": self.method,
@@ -66,10 +74,15 @@ class RequestRecord:
         return orjson.dumps(found)
 
 
+def forget_worker(pid: int) -> None:
+    """Forget what a dead worker had under way. What it counted stays in the sums."""
+    mark_process_dead(pid)
+
+
 class RequestLog:
     """Writes the audit and keeps the counts of one server."""
 
-    def __init__(self, path: Path | None, count_under_way: Callable[[], float]) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
         self._registry = CollectorRegistry()
         labels = ("route", "method", "status")
@@ -77,8 +90,13 @@ class RequestLog:
         self._seconds = Histogram(
             "omnigraph_request_seconds", "How long requests took", ("route", "method"), registry=self._registry
         )
-        under_way = Gauge("omnigraph_requests_under_way", "Requests under way", registry=self._registry)
-        under_way.set_function(count_under_way)
+        self._under_way = Gauge(
+            "omnigraph_requests_under_way", "Requests under way", registry=self._registry, multiprocess_mode="livesum"
+        )
+
+    def set_under_way(self, count: int) -> None:
+        """Note how many requests are under way."""
+        self._under_way.set(count)
 
     def record_end(self, record: RequestRecord, status: int | None) -> None:
         """Keep a request that has ended; without a status, its client was gone."""
@@ -94,8 +112,12 @@ class RequestLog:
         self._write(record.to_line(ended, seconds * 1000))
 
     def export_metrics(self) -> bytes:
-        """Return the counts in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        """Return the counts of all workers in the text format of Prometheus."""
+        if METRICS_VARIABLE not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        return generate_latest(registry)
 
     def _write(self, line: bytes) -> None:
         if self._path is None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final, cast
 
 import orjson
-from ulid import ULID
 
 from omnigraph.server.tokens import Role, Token, hash_token, make_token
 
@@ -43,8 +42,8 @@ class _Entry:
 class SessionStore:
     """The codes and sessions of one run of a server."""
 
-    def __init__(self, folder: Path, run: str | None = None) -> None:
-        self.run = run or str(ULID())
+    def __init__(self, folder: Path, run: str) -> None:
+        self.run = run
         self._codes = folder / "codes"
         self._sessions = folder / "sessions"
         self._known: dict[str, Token] = {}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -17,6 +19,7 @@ AgentWrites: TypeAlias = Literal["off", "branch", "any"]
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 DEFAULT_BIND: Final = "127.0.0.1:8080"
+MOST_WORKERS: Final = 64
 DEFAULT_GRAPH: Final = "default"
 """The one graph of a server is served under this id too."""
 _GRAPH_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -30,6 +33,11 @@ class Limits:
     read_seconds: float = 30
     stream_seconds: float = 600
     write_seconds: float = 120
+    header_seconds: float = 10
+    """How long the headers of a request may take."""
+    body_window_seconds: float = 30
+    body_window_bytes: int = 30 << 10
+    """What must arrive of a body within each window: who sends less is too slow."""
     rows: int = 10_000
     """Rows of a JSON answer without ``limit``."""
     result_bytes: int = 32 * _MIB
@@ -70,6 +78,24 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """The files of a certificate and of its key."""
+
+    certificate: Path
+    key: Path
+
+    def check(self) -> None:
+        """Refuse files that cannot be used."""
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+        except OSError as error:
+            raise ParameterError(
+                f"{self.certificate} and {self.key} are no certificate and its key: {error.strerror or error}",
+                hint="give two files in the format PEM, the key without a password",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
 class ServedGraph:
     """One graph to serve."""
 
@@ -101,9 +127,17 @@ class ServerSettings:
     """Whether it serves the agent at stdin alone: whose actor is known without a token."""
     hosts: tuple[str, ...] = ()
     """Names that requests may use for this server, beside those of loopback."""
+    cors: tuple[str, ...] = ()
+    """The origins of other pages that may use this server, exactly as browsers name them."""
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Whose word about the address of a client counts."""
     limits: Limits = Limits()
     audit: Path | None = None
     """The file of the audit. Without one, its lines go to the log, at the level INFO."""
+    workers: int = 1
+    """How many processes serve."""
+    tls: TlsFiles | None = None
+    """Without them, TLS is the matter of a proxy."""
     state: Path | None = None
     """The folder of operations, which outlive a process. Without one they are kept for the run only."""
     agents: AgentSettings = AgentSettings()
@@ -143,6 +177,8 @@ class ServerSettings:
                 "there is a policy, and no tokens file: nobody could be told from anybody else",
                 hint="`omnigraph token create --actor NAME --tokens FILE`, then give --tokens FILE",
             )
+        if self.tls is not None:
+            self.tls.check()
         if self.is_unauthenticated and self.tokens is not None:
             raise ParameterError("--tokens and --unauthenticated exclude each other", hint="leave out one of them")
 

@@ -120,7 +120,8 @@ def start_operation(call: ServerCall) -> Answer:
     deadline = Deadline()
     hosting.running[deadline] = RunningRequest(running.operation.id, call.graph.id, call.token.actor, asked.kind, None)
     worker = threading.Thread(
-        target=lambda: _run_upkeep(call, running, deadline, lambda: verb(call.graph.graph, given, call.token.actor)),
+        target=_count_upkeep,
+        args=(call, running, deadline, lambda: verb(call.graph.graph, given, call.token.actor)),
         name="omnigraph-operation",
         daemon=True,
     )
@@ -132,11 +133,17 @@ def _is_upkeep(operation: Operation) -> bool:
     return operation.state == "running" and operation.kind in _VERBS
 
 
+def _count_upkeep(
+    call: ServerCall, running: RunningOperation, deadline: Deadline, function: Callable[[], object]
+) -> None:
+    """Run upkeep as something that is under way until its end is recorded."""
+    with call.hosting.traffic.count():
+        _run_upkeep(call, running, deadline, function)
+
+
 def _run_upkeep(
     call: ServerCall, running: RunningOperation, deadline: Deadline, function: Callable[[], object]
 ) -> None:
-    hosting = call.hosting
-    hosting.traffic.requests += 1
     try:
         with deadline:
             result = _result_to_wire(call, function())
@@ -148,8 +155,7 @@ def _run_upkeep(
         context = ErrorContext(call.request_id, call.graph.secrets)
         running.end("failed", error=cast("Json", dict(to_error_answer(error, context).body)))
     finally:
-        hosting.traffic.requests -= 1
-        hosting.running.pop(deadline, None)
+        call.hosting.running.pop(deadline, None)
 
 
 def _result_to_wire(call: ServerCall, result: object) -> Json:
