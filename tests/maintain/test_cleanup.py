@@ -13,10 +13,11 @@ import pytest
 import omnigraph
 from omnigraph.errors import HistoryGone, ParameterError
 from omnigraph.graph import Graph
-from omnigraph.maintain.cleanup import Cleaned, cleanup, parse_age
+from omnigraph.maintain.cleanup import Cleaned, cleanup
 from omnigraph.maintain.orphans import ReclaimKind
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.settings import parse_age
 from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import branch_lock

@@ -34,6 +34,7 @@ class Entry:
 COMMANDS = {
     "init": Entry("graph", "init", "Create an empty graph with a schema."),
     "info": Entry("graph", "info", "Show the location, contents and newest commit."),
+    "settings": Entry("graph", "settings", "Show or change what the graph keeps: automatic cleanup."),
     "load": Entry("load", "load", "Load files as one commit, all or nothing."),
     "query": Entry("query", "query", "Run a query on one snapshot of the graph."),
     "mutate": Entry("query", "mutate", "Run an insert, update or delete as one commit."),

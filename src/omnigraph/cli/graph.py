@@ -1,4 +1,4 @@
-"""``omnigraph init``, ``info``, ``snapshot`` and ``version``: create a graph and look at it as a whole."""
+"""``omnigraph init``, ``info``, ``settings``, ``snapshot`` and ``version``: create a graph, look at it as a whole."""
 
 from __future__ import annotations
 
@@ -10,14 +10,25 @@ import typer
 
 import omnigraph
 from omnigraph.cli.arguments import read_texts
-from omnigraph.cli.render.graph import GraphDescription, NewGraph, SnapshotTables, VersionListing
+from omnigraph.cli.render.graph import GraphDescription, NewGraph, SettingsListing, SnapshotTables, VersionListing
 from omnigraph.cli.session import session_of
+
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        "--keep",
+        metavar="AGE",
+        help="Remove history older than this automatically, such as 30d; off never does.",
+        show_default=False,
+    ),
+]
 
 
 def init(
     context: typer.Context,
     uri: Annotated[str, typer.Argument(help="A folder, s3://bucket/prefix or s3+ddb://...", show_default=False)],
     schema: Annotated[str, typer.Option("--schema", help="The schema file (.pg); - is stdin.", show_default=False)],
+    keep: Keep = None,
 ) -> int:
     """Create an empty graph with a schema.
 
@@ -40,6 +51,7 @@ def init(
         actor=session.actor,
         storage_options=session.storage_options,
         durability=session.durability,
+        keep=keep,
     ) as graph:
         session.output.show(NewGraph(graph.info()))
     return 0
@@ -55,6 +67,22 @@ def info(context: typer.Context) -> int:
     session = session_of(context)
     with session.open("ro") as graph:
         session.output.show(GraphDescription(graph.info()))
+    return 0
+
+
+def settings(context: typer.Context, keep: Keep = None) -> int:
+    """Show the settings that a graph keeps, or change them.
+
+    History is removed automatically only if --keep names an age. Branch heads, tags, merge bases and the last hour of
+    history always stay.
+
+    \b
+    Example:
+      omnigraph settings --keep 30d
+    """
+    session = session_of(context)
+    with session.open("ro" if keep is None else "rw") as graph:
+        session.output.show(SettingsListing(graph.settings() if keep is None else graph.change_settings(keep=keep)))
     return 0
 
 

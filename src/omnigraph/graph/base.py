@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
@@ -14,20 +15,24 @@ from omnigraph.late_imports import LateModule
 from omnigraph.manifest import contract, references, settings
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference
+from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.memory import MemoryLimit, parse_bytes
 
 if TYPE_CHECKING:
     from omnigraph import policy as policies
-    from omnigraph.maintain import upkeep
+    from omnigraph.maintain import automatic_cleanup, upkeep
     from omnigraph.read import query, search
 else:
     policies = LateModule("omnigraph.policy")
+    automatic_cleanup = LateModule("omnigraph.maintain.automatic_cleanup")
     upkeep = LateModule("omnigraph.maintain.upkeep")
     query = LateModule("omnigraph.read.query")
     search = LateModule("omnigraph.read.search")
 
 Mode: TypeAlias = Literal["rw", "ro"]
+_SECONDS_BETWEEN_LOOKS: Final = 600.0
+"""How often a process that writes looks whether an automatic cleanup is due."""
 
 
 @observe_timeouts
@@ -43,8 +48,10 @@ class GraphBase:
         embed: search.EmbeddingSettings | None = None,
         timeout: Timeout = None,
         memory: MemoryLimit = None,
+        keep: str | None = None,
     ) -> None:
         self._manifest = manifest
+        self.keep = keep
         self._schema: Schema | None = None
         self._embedding = embed
         self.timeout = timeout
@@ -52,8 +59,16 @@ class GraphBase:
         self.mode: Mode = mode
         self.actor = actor
         self._background: upkeep.BackgroundUpkeep | None = None
+        self._next_look = 0.0
+        """When, on the monotonic clock, a commit is followed by the next look whether a cleanup is due."""
+        self._starts_upkeep: Callable[[str], object] | None = None
+        self._is_cleanup_asked = False
         if mode == "rw" and settings.should_do_upkeep():
             manifest.on_crowded = self._start_upkeep
+            manifest.on_publish = self._look_for_cleanup
+            if (keep or settings.read_current_settings(manifest).keep) == settings.OFF:
+                # Somebody may switch it on while this process runs.
+                self._next_look = monotonic() + _SECONDS_BETWEEN_LOOKS
 
     @property
     def uri(self) -> str:
@@ -71,13 +86,34 @@ class GraphBase:
         """Free cached memory, after waiting for upkeep for at most 2 seconds. The graph itself needs no closing."""
         if self._background is not None:
             self._background.join()
+        if self._is_cleanup_asked and self._starts_upkeep is not None:
+            self._is_cleanup_asked = False
+            if automatic_cleanup.is_due(self._manifest, self.keep):
+                self._starts_upkeep(MAIN)
         self._manifest.forget_all()
 
     def _start_upkeep(self, branch: str, table_keys: Collection[str]) -> None:
         """Merge small fragments in a thread of this process, after the commit that left too many."""
+        if self._starts_upkeep is not None:
+            self._starts_upkeep(branch)
+        else:
+            self._do_in_background().request(branch, table_keys)
+
+    def _look_for_cleanup(self) -> None:
+        """Look whether a cleanup is due, now and then after a commit."""
+        now = monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _SECONDS_BETWEEN_LOOKS
+        if self._starts_upkeep is not None:
+            self._is_cleanup_asked = True
+        else:
+            self._do_in_background().request_cleanup()
+
+    def _do_in_background(self) -> upkeep.BackgroundUpkeep:
         if self._background is None:
-            self._background = upkeep.BackgroundUpkeep(self._manifest)
-        self._background.request(branch, table_keys)
+            self._background = upkeep.BackgroundUpkeep(self._manifest, self.keep)
+        return self._background
 
     def _read(self, branch: str, at: Reference | None) -> tuple[Snapshot, Catalog]:
         """Return a snapshot and the catalog to read it with."""

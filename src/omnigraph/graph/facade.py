@@ -47,7 +47,7 @@ class Graph(ReadVerbs, HistoryVerbs, ReferenceVerbs, WriteVerbs, UpkeepVerbs):
     def __reduce__(self) -> tuple[object, ...]:
         location, durability = self._manifest.location, self._manifest.access.durability
         options = dict(location.storage_options)
-        limits = (self.timeout, self.memory, self._manifest.policy)
+        limits = (self.timeout, self.memory, self._manifest.policy, self.keep)
         return _reopen, (location.uri, self.mode, self.actor, options, durability, self._embedding, *limits)
 
 
@@ -60,11 +60,16 @@ def init(
     storage_options: StorageOptions = None,
     lock: LockKind | None = None,
     durability: Durability | None = None,
+    keep: str | None = None,
 ) -> Graph:
-    """Create a graph with a schema, or complete an interrupted init. The graph keeps ``lock`` and ``durability``."""
+    """Create a graph with a schema, or complete an interrupted init.
+
+    The graph keeps ``lock``, ``durability`` and ``keep``: the age from which history is removed automatically, such as
+    "30d"; by default it never is.
+    """
     parsed = parse_schema(schema)
     location = locate(uri, storage_options)
-    chosen = settings.choose_new_settings(location, durability, lock)
+    chosen = settings.choose_new_settings(location, durability, lock, keep)
     manifest = opening.create_manifest(location, chosen)
     genesis.init_graph(manifest, parsed, chosen, actor)
     return Graph(manifest, "rw", actor)
@@ -83,18 +88,22 @@ def open(  # noqa: A001  the public name
     timeout: Timeout = None,
     memory: MemoryLimit = None,
     policy: str | Path | policies.Policy | None = None,
+    keep: str | None = None,
 ) -> Graph:
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
     ``durability`` holds for what is written through this handle; the default is that of the graph. ``timeout`` is how
     long opening it, and each later call, may take: seconds, or a :class:`Deadline`. ``memory`` is how much each query
-    may use: bytes, or a text such as "512MB".
+    may use: bytes, or a text such as "512MB". ``keep`` is the age from which this handle removes history
+    automatically, such as "30d", or "off"; the default is that of the graph.
 
     With a ``policy``, a file, its text or a :class:`~omnigraph.policy.Policy`, every write is asked for under the name
     of its actor, and refused with ``Forbidden``. Reads are not: whoever holds the files can read them.
     """
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')
+    if keep is not None:
+        settings.parse_keep(keep)
     location = locate(uri, storage_options)
     rules = None if policy is None else policies.load_policy(policy)
     with observe(timeout):
@@ -103,7 +112,7 @@ def open(  # noqa: A001  the public name
             commit.prepare_for_writing(manifest)
     manifest.policy = rules
     embedding = None if embed is None else search.resolve_embedding_settings(embed)
-    return Graph(manifest, mode, actor, embedding, timeout, memory)
+    return Graph(manifest, mode, actor, embedding, timeout, memory, keep)
 
 
 def find_branch_of(graph: Graph, ref: Reference, branch: str = MAIN) -> str | None:
@@ -125,6 +134,7 @@ def _reopen(
     timeout: Timeout,
     memory: MemoryLimit,
     policy: policies.Policy | None,
+    keep: str | None,
 ) -> Graph:
     return open(
         uri,
@@ -136,4 +146,5 @@ def _reopen(
         timeout=timeout,
         memory=memory,
         policy=policy,
+        keep=keep,
     )

@@ -11,13 +11,15 @@ from omnigraph.deadlines import Timeout, observe_timeouts
 from omnigraph.defaults import COMMITS_TO_KEEP
 from omnigraph.graph.base import GraphBase
 from omnigraph.late_imports import LateModule
+from omnigraph.manifest import settings as stored_settings
 from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.settings import GraphSettings
 from omnigraph.write import commit
 from omnigraph.write.commit import Recovery
 from omnigraph.write.executor import LOCAL, Executor
 
 if TYPE_CHECKING:
-    from omnigraph.maintain import cleanup, health, optimize, repair, upkeep, verify
+    from omnigraph.maintain import automatic_cleanup, cleanup, health, optimize, repair, upkeep, verify
     from omnigraph.maintain.cleanup import Cleaned
     from omnigraph.maintain.health import Health
     from omnigraph.maintain.optimize import Optimized
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.write.indexes import IndexReport
 else:
     # Most processes use a few verbs: the rooms of the others need not be imported.
+    automatic_cleanup = LateModule("omnigraph.maintain.automatic_cleanup")
     cleanup = LateModule("omnigraph.maintain.cleanup")
     health = LateModule("omnigraph.maintain.health")
     optimize = LateModule("omnigraph.maintain.optimize")
@@ -89,15 +92,32 @@ class UpkeepVerbs(GraphBase):
     def do_upkeep(self, branch: str = MAIN) -> None:
         """Do the upkeep that is due on a branch: merge many small fragments into few, extend indexes over them.
 
-        It follows commits by itself. Call it where that is switched off.
+        If the graph keeps history for some time only, old history is removed too. All of it follows commits by itself.
+        Call it where that is switched off.
         """
         self._check_writable()
         upkeep.do_upkeep(self._manifest, branch)
+        automatic_cleanup.clean_up_if_due(self._manifest, self.keep)
+
+    def settings(self) -> GraphSettings:
+        """Return the settings that the graph keeps: durability, kind of lock, and how long history is kept."""
+        return stored_settings.read_current_settings(self._manifest)
+
+    def change_settings(self, *, keep: str | None = None) -> GraphSettings:
+        """Change the settings that the graph keeps, and return them.
+
+        ``keep`` is the age from which history is removed automatically, such as "30d", or "off". Tags, heads of
+        branches, merge bases and the last hour stay, whatever their age.
+        """
+        self._check_writable()
+        self._ask("admin", None)
+        changed = stored_settings.change_settings(self._manifest, keep)
+        self._next_look = 0.0
+        return changed
 
     def delegate_upkeep(self, start: Callable[[str], object]) -> None:
         """Call ``start`` with the branch where upkeep is due after a commit, instead of doing it in a thread."""
-        if self._manifest.on_crowded is not None:
-            self._manifest.on_crowded = lambda branch, _tables: start(branch)
+        self._starts_upkeep = start
 
     def verify(self, *, timeout: Timeout = None) -> Verified:
         """Read the whole graph and report everything that is wrong with it."""

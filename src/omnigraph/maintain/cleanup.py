@@ -8,7 +8,6 @@ Readers and writers go on: what a live branch shows, or what was the newest an h
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -44,6 +43,7 @@ from omnigraph.manifest.branches import has_rows_where, remove_leftover_branch
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
 from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
+from omnigraph.manifest.settings import parse_age
 from omnigraph.storage import tables
 from omnigraph.storage.lance_internals import VERSIONS_FOLDER, BranchRef, branch_ref_path
 from omnigraph.storage.locks import branch_lock
@@ -53,12 +53,10 @@ from omnigraph.write.commit import finish_removals, heal, heal_all
 
 _OPERATION: Final = "cleanup"
 """The name of the operation that empties a dropped table."""
-_AGE: Final = re.compile(r"(\d+)\s*([smhdw])")
 _FILES_AT_ONCE: Final = 16
 _OBJECTS_AT_ONCE: Final = 1000
 """How many objects of a store one request deletes."""
 _TRIES: Final = 4
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 Result = TypeVar("Result")
 
@@ -124,17 +122,6 @@ def _build_policy(keep: int | None, older_than: timedelta | str | None, grace: t
     if younger_than is not None and younger_than < timedelta(0):
         raise ParameterError(f"older_than is {younger_than}", hint='give an age like "7d" or timedelta(days=7)')
     return RetentionPolicy(keep, younger_than, grace)
-
-
-def parse_age(text: str) -> timedelta:
-    """Parse an age like ``7d``."""
-    found = _AGE.fullmatch(text.strip())
-    if found is None:
-        raise ParameterError(f"'{text}' is not an age", hint="write a number and s, m, h, d or w, such as 12h or 7d")
-    try:
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
-    except OverflowError as error:
-        raise ParameterError(f"'{text}' is too long an age", hint="write an age like 7d") from error
 
 
 # --------------------------------------------------------------------------------------------- the run

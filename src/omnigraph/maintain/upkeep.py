@@ -1,4 +1,4 @@
-"""Automatic upkeep: merge the small fragments that many small commits leave, and extend the indexes over them.
+"""Automatic upkeep: merge the small fragments that many small commits leave, extend the indexes, remove old history.
 
 The writer whose commit leaves a table crowded starts it after the commit. It goes through the commit section like
 ``optimize``: everything slow happens before the branch's lock is taken, and of what was computed only that is published
@@ -16,6 +16,7 @@ from typing import Final
 from weakref import WeakSet
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.maintain.automatic_cleanup import clean_up_if_due
 from omnigraph.maintain.optimize import CompactionOperation
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
@@ -73,9 +74,14 @@ def _list_crowded(snapshot: Snapshot, table_keys: Iterable[str]) -> tuple[str, .
 
 
 class BackgroundUpkeep:
-    """Does upkeep in a daemon thread, one branch after the other. The thread ends when nothing is left to do."""
+    """Does upkeep in a daemon thread, one branch after the other. The thread ends when nothing is left to do.
 
-    def __init__(self, manifest: Manifest) -> None:
+    ``keep`` is used in place of how long the graph keeps history.
+    """
+
+    def __init__(self, manifest: Manifest, keep: str | None = None) -> None:
+        self._keep = keep
+        self._wants_cleanup = False
         # Lance does not allow two threads to use one dataset while one of them builds an index.
         self._manifest = Manifest(manifest.location, manifest.access, manifest.locks)
         self._waiting: dict[str, None] = {}
@@ -92,9 +98,18 @@ class BackgroundUpkeep:
             if not due:
                 return
             self._waiting[branch] = None
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="omnigraph-upkeep", daemon=True)
-                self._thread.start()
+            self._start()
+
+    def request_cleanup(self) -> None:
+        """Start a cleanup of old history, if it is due."""
+        with self._guard:
+            self._wants_cleanup = True
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="omnigraph-upkeep", daemon=True)
+            self._thread.start()
 
     def join(self, seconds: float = SECONDS_AT_CLOSE) -> None:
         """Wait until nothing is left to do, but not longer than this."""
@@ -111,11 +126,17 @@ class BackgroundUpkeep:
     def _run(self) -> None:
         while True:
             with self._guard:
-                if not self._waiting:
+                if not (self._waiting or self._wants_cleanup):
                     self._thread = None
                     return
-                branch = next(iter(self._waiting))
-                del self._waiting[branch]
+                branch = next(iter(self._waiting), None)
+                if branch is None:
+                    self._wants_cleanup = False
+                else:
+                    del self._waiting[branch]
+            if branch is None:
+                self._clean_up()
+                continue
             remaining = self._do(branch)
             with self._guard:
                 self._patience |= {(branch, key): MANY_SMALL_FRAGMENTS for key in remaining}
@@ -127,6 +148,12 @@ class BackgroundUpkeep:
             # Nobody waits for it: a later commit starts it again.
             _log.info("upkeep of branch '%s' is put off: %s", branch, error)
             return frozenset()
+
+    def _clean_up(self) -> None:
+        try:
+            clean_up_if_due(self._manifest, self._keep)
+        except OmniGraphError as error:
+            _log.info("automatic cleanup is put off: %s", error)
 
 
 _running: WeakSet[BackgroundUpkeep] = WeakSet()

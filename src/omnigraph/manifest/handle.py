@@ -101,6 +101,8 @@ class Manifest:
         self._newest_main: Table | None = None
         self.on_crowded: Callable[[str, frozenset[str]], object] | None = None
         """Called after a commit that left many small fragments, with the branch and the keys of the tables."""
+        self.on_publish: Callable[[], object] | None = None
+        """Called after each publish, under the branch's lock: it must be quick."""
         self.policy: Policy | None = None
         """Asked before each commit. None: whoever holds the files may write."""
         self.examined: set[str] = set()
@@ -278,6 +280,8 @@ class Manifest:
             merged = extend_view(view, table, with_lineage=True)
         self.sync()
         self._synced[view.branch] = (view.incarnation, merged.version)
+        if self.on_publish is not None:
+            self.on_publish()
         return self._keep(merged, table)
 
     def _find_replaced_row(self, view: ManifestView, table: Table, rows: Sequence[Row]) -> int | None:

@@ -7,30 +7,39 @@ that lock in different ways do not exclude each other. Any process may choose an
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, cast
 
 from omnigraph.errors import ParameterError, StorageError
 from omnigraph.storage.durability import DURABILITIES, Durability
 from omnigraph.storage.location import Location
-from omnigraph.storage.locks import LOCK_KINDS, LockKind
+from omnigraph.storage.locks import LOCK_KINDS, LockKind, refs_lock
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.records import MalformedRecord, RecordCodec, choice_of, nullable
+from omnigraph.storage.records import TEXT, MalformedRecord, RecordCodec, Spelling, choice_of, nullable
+
+if TYPE_CHECKING:
+    from omnigraph.manifest.handle import Manifest
 
 FILE: Final = "__settings.json"
 VARIABLE: Final = "OMNIGRAPH_DURABILITY"
 UPKEEP_VARIABLE: Final = "OMNIGRAPH_UPKEEP"
 DEFAULT_DURABILITY: Final[Durability] = "power"
 """The durability of a new graph, if nobody chooses another."""
+OFF: Final = "off"
+"""The value of ``keep`` with which history is never deleted unasked."""
+_AGE: Final = re.compile(r"(\d+)\s*([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(frozen=True, slots=True)
 class GraphSettings:
-    """The settings of one graph. ``keep``: how long automatic cleanup keeps history; it is off."""
+    """The settings of one graph. ``keep``: how long automatic cleanup keeps history, such as "30d", or "off"."""
 
     lock: LockKind
     durability: Durability = "process"
-    keep: str = "off"
+    keep: str = OFF
 
 
 def choose_settings(location: Location, durability: str | None, lock: str | None) -> GraphSettings:
@@ -44,13 +53,39 @@ def choose_settings(location: Location, durability: str | None, lock: str | None
     return replace(stored, durability=wanted or stored.durability)
 
 
-def choose_new_settings(location: Location, durability: str | None, lock: str | None) -> GraphSettings:
+def choose_new_settings(
+    location: Location, durability: str | None, lock: str | None, keep: str | None = None
+) -> GraphSettings:
     """Return the settings to make a graph with."""
+    if keep is not None:
+        parse_keep(keep)
     default = default_settings(location)
     if lock not in (None, *LOCK_KINDS):
         raise ParameterError(f"lock is {lock!r}", hint=f"use {' or '.join(map(repr, LOCK_KINDS))}")
     kind = default.lock if lock is None else lock
-    return replace(default, lock=kind, durability=_read_wanted_durability(durability) or DEFAULT_DURABILITY)
+    wanted = _read_wanted_durability(durability) or DEFAULT_DURABILITY
+    return replace(default, lock=kind, durability=wanted, keep=keep or default.keep)
+
+
+def parse_keep(keep: str) -> timedelta | None:
+    """Return how long history is kept; None if it is never deleted unasked."""
+    if keep == OFF:
+        return None
+    try:
+        return parse_age(keep)
+    except ParameterError as error:
+        raise ParameterError(f"keep is {keep!r}", hint='use an age such as "30d", or "off"') from error
+
+
+def parse_age(text: str) -> timedelta:
+    """Parse an age like ``7d``."""
+    found = _AGE.fullmatch(text.strip())
+    if found is None:
+        raise ParameterError(f"'{text}' is not an age", hint="write a number and s, m, h, d or w, such as 12h or 7d")
+    try:
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    except OverflowError as error:
+        raise ParameterError(f"'{text}' is too long an age", hint="write an age like 7d") from error
 
 
 def should_do_upkeep() -> bool:
@@ -124,13 +159,39 @@ def replace_settings(objects: Objects, settings: GraphSettings) -> None:
     objects.put(FILE, _codec(objects.location).dumps(settings))
 
 
+def read_current_settings(manifest: Manifest) -> GraphSettings:
+    """Return the settings as they are stored now."""
+    return read_settings(manifest.objects) or default_settings(manifest.location)
+
+
+def change_settings(manifest: Manifest, keep: str | None) -> GraphSettings:
+    """Store other settings, those that are given, and return all."""
+    if keep is not None:
+        parse_keep(keep)
+    with refs_lock(manifest.location, manifest.locks) as refs:
+        stored = read_current_settings(manifest)
+        changed = replace(stored, keep=keep or stored.keep)
+        if changed != stored:
+            refs.check()
+            replace_settings(manifest.objects, changed)
+    return changed
+
+
+def _decode_keep(value: object) -> object:
+    try:
+        parse_keep(cast("str", TEXT.decode(value)))
+    except ParameterError as error:
+        raise ValueError("neither an age nor off") from error
+    return value
+
+
 def _codec(location: Location) -> RecordCodec[GraphSettings]:
     default = default_settings(location)
     return RecordCodec(
         GraphSettings,
         (
             nullable("durability", choice_of(DURABILITIES), default=default.durability),
-            nullable("keep", default=default.keep),
+            nullable("keep", Spelling(TEXT.encode, _decode_keep), default=default.keep),
             nullable("lock", choice_of(LOCK_KINDS), default=default.lock),
         ),
     )

@@ -38,6 +38,7 @@ class RemoteBase(Graph):
         self.timeout = timeout
         self.actor = None
         self.memory = None
+        self.keep = None
         self._schemas: dict[str, Schema] = {}
         self._commits: dict[str, Commit] = {}
         self._guard = Lock()

@@ -35,12 +35,14 @@ def open_location(
     memory: MemoryLimit = None,
     token: str | None = None,
     policy: str | Path | Policy | None = None,
+    keep: str | None = None,
 ) -> Graph:
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
     ``durability`` holds for what is written through this handle; the default is that of the graph. ``timeout`` is how
     long opening it, and each later call, may take: seconds, or a :class:`Deadline`. ``memory`` is how much each query
-    may use: bytes, or a text such as "512MB".
+    may use: bytes, or a text such as "512MB". ``keep`` is the age from which this handle removes history
+    automatically, such as "30d", or "off"; the default is that of the graph.
 
     A URL such as ``https://host/graphs/brain`` opens a graph on a server, with 30 seconds for each call unless
     ``timeout`` says otherwise. ``token`` is the one to use there: else that of ``OMNIGRAPH_TOKEN``, or of
@@ -54,9 +56,8 @@ def open_location(
         from omnigraph.remote.graph import open_url
 
         local: dict[str, object] = {"actor": actor, "storage_options": storage_options or None, "lock": lock}
-        return open_url(
-            uri, mode, token, timeout, memory, {**local, "durability": durability, "embed": embed, "policy": policy}
-        )
+        local |= {"durability": durability, "embed": embed, "policy": policy, "keep": keep}
+        return open_url(uri, mode, token, timeout, memory, local)
     if token is not None:
         raise ParameterError("a token is for a graph on a server", hint="give the URL of the graph")
     return open_local(
@@ -70,4 +71,5 @@ def open_location(
         timeout=timeout,
         memory=memory,
         policy=policy,
+        keep=keep,
     )

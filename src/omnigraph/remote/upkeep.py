@@ -17,6 +17,7 @@ from omnigraph.maintain.optimize import Optimized
 from omnigraph.maintain.repair import Repaired
 from omnigraph.maintain.verify import Verified
 from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.settings import GraphSettings
 from omnigraph.remote.base import ACTOR_REASON, RemoteBase, list_objects
 from omnigraph.remote.connection import Fields, Request
 from omnigraph.remote.error_bodies import to_error
@@ -33,6 +34,7 @@ _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _CANCEL_SECONDS: Final = 5.0
 _FAILED: Final = 500
+_SETTINGS_REASON: Final = "use `omnigraph settings` where the graph is stored"
 
 
 @observe_timeouts
@@ -115,6 +117,14 @@ class RemoteUpkeep(RemoteBase):
     def recoveries(self) -> list[Recovery]:
         """List the recoveries: writes that another process finished or rolled back, newest first."""
         return [to_record(Recovery, each) for each in list_objects(self._connection.read("recoveries"), "recoveries")]
+
+    def settings(self) -> GraphSettings:
+        """Refuse: the settings are those of the graph where it is stored."""
+        raise Unsupported("settings are not read over a server", hint=_SETTINGS_REASON)
+
+    def change_settings(self, *, keep: str | None = None) -> GraphSettings:
+        """Refuse: the settings are changed where the graph is stored."""
+        raise Unsupported("settings are not changed over a server", hint=_SETTINGS_REASON)
 
     def do_upkeep(self, branch: str = MAIN) -> None:
         """Do nothing: the server does the upkeep that follows commits."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.graph import GraphInfo
     from omnigraph.manifest.branches import Branch
     from omnigraph.manifest.history import Commit
+    from omnigraph.manifest.settings import GraphSettings
     from omnigraph.manifest.snapshot import Pin, Snapshot
 
 MAIN = "main"
@@ -233,6 +234,22 @@ def commit_json(commit: Commit) -> dict[str, Json]:
 def timestamp(instant: datetime) -> str:
     """A time in JSON: always to the microsecond, so that texts sort as times do."""
     return instant.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsListing(CommandResult):
+    """The settings that a graph keeps."""
+
+    settings: GraphSettings
+
+    def to_json(self) -> Mapping[str, Json]:
+        """Values by name, as in ``__settings.json``."""
+        return {"durability": self.settings.durability, "keep": self.settings.keep, "lock": self.settings.lock}
+
+    def draw(self, page: Page) -> None:
+        """One line per name."""
+        for name, value in self.to_json().items():
+            page.print(f"{name:<10}  {value}")
 
 
 @dataclass(frozen=True, slots=True)
