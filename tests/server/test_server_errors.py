@@ -192,6 +192,16 @@ def test_who_guesses_tokens_has_to_wait(serve: Serve) -> None:
     assert 1 <= int(answer.headers["retry-after"]) <= 60
 
 
+def test_nobody_else_names_an_address(serve: Serve, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    server = serve(Limits(failed_logins=1), audit=audit)
+    forged = {"X-Forwarded-For": "203.0.113.7"}
+    assert server.send("GET", "/whoami", headers={"Authorization": "Bearer x", **forged}).status_code == 401
+    # Another name does not help: the limit is that of the connection.
+    assert server.send("GET", "/whoami", headers={"X-Forwarded-For": "203.0.113.8"}).status_code == 429
+    assert "203.0.113" not in audit.read_text()
+
+
 # --------------------------------------------------------------------------------------------- time and turns
 
 

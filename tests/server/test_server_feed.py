@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import threading
+from collections.abc import MutableMapping
+from typing import Any
 
 import httpx
 import orjson
 import pytest
 
+from omnigraph.server import build_app
 from tests.server.client import Client, error_of
 from tests.server.conftest import Serve
 
@@ -57,13 +59,36 @@ def test_events_go_on_until_the_server_drains(serve: Serve) -> None:
     client = serve()
     before = client.ok("GET", "changes?start=now")["cursor"]
     commit = add(client, "essen")
-    # The transport of the tests gives an answer when it is whole: the drain ends it.
-    drain = threading.Timer(1.0, lambda: setattr(client.hosting, "is_draining", True))
-    drain.start()
-    answer = client.get("changes", Accept="text/event-stream", Last_Event_ID=before)
-    drain.join()
-    events = [part for part in answer.text.split("\n\n") if part.startswith("event:")]
-    assert answer.headers["content-type"].startswith("text/event-stream")
+    headers = {"Host": "127.0.0.1", "Authorization": f"Bearer {client.token}", "Last-Event-ID": before}
+    headers["Accept"] = "text/event-stream"
+    request = client.http.build_request("GET", "/graphs/brain/changes", headers=headers)
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        # The client stays.
+        return await asyncio.Future[MutableMapping[str, Any]]()
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+        if b"event: block" in message.get("body", b""):
+            client.hosting.is_draining = True
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": request.url.path,
+        "query_string": b"",
+        "headers": [(name.lower(), each) for name, each in request.headers.raw],
+        "client": ("127.0.0.1", 1),
+    }
+
+    async def follow() -> None:
+        await build_app(client.hosting)(scope, receive, send)
+
+    client.runner.run(follow())
+    text = b"".join(message.get("body", b"") for message in sent).decode()
+    events = [part for part in text.split("\n\n") if part.startswith("event:")]
+    assert (b"content-type", b"text/event-stream; charset=utf-8") in sent[0]["headers"]
     block, bye = events
     name, cursor, data = block.split("\n")
     assert (name, orjson.loads(data[6:])["commit"]["id"]) == ("event: block", commit)

@@ -16,10 +16,21 @@ import orjson
 import pytest
 
 from omnigraph.server import Role, create_token
+from omnigraph.server.routes import ROUTES
 from tests.server.live import WAIT, LiveServer, start_server
 
 pytestmark = pytest.mark.costly
 
+# Whatever the process connects to is told on stderr.
+WATCHED = """
+import sys
+def watch(event, arguments):
+    if event == "socket.connect":
+        print("CONNECT", arguments[1], file=sys.stderr, flush=True)
+sys.addaudithook(watch)
+from omnigraph.cli.app import main
+sys.exit(main(sys.argv[1:]))
+"""
 PAGE = "https://tools.example.org"
 CONFIG = """
 version: 1
@@ -52,7 +63,7 @@ def token(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def server(folder: Path, token: str) -> Generator[LiveServer]:
     assert token
-    with start_server("--config", str(folder / "server.yaml")) as server:
+    with start_server("--config", str(folder / "server.yaml"), program=WATCHED) as server:
         yield server
 
 
@@ -202,3 +213,37 @@ def test_whose_word_about_addresses_counts(http: httpx.Client, folder: Path) -> 
     assert http.get("/whoami", headers={"X-Forwarded-For": "10.9.9.9"}).status_code == 200
     lines = [orjson.loads(line) for line in (folder / "audit.jsonl").read_bytes().splitlines()]
     assert [line["address"] for line in lines[-5:]] == ["203.0.113.7"] * 4 + ["10.9.9.9"]
+
+
+def test_every_answer_keeps_browsers_from_guessing(http: httpx.Client) -> None:
+    for route in ROUTES:
+        path = route.path.replace("{graph_id}", "brain").replace(":path", "")
+        # Without a token: the walk shall change nothing.
+        answer = http.request(route.method, path, headers={"Authorization": "", "X-Forwarded-For": "198.51.100.1"})
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["x-request-id"]
+    page = http.get("/ui/brain")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_token_is_nowhere_in_clear(http: httpx.Client, server: LiveServer, folder: Path, token: str) -> None:
+    wrong = http.post("/graphs/brain/query", json={"query": token})
+    # What a client sends as a query comes back to it, in the line that is wrong, and to nobody else.
+    assert wrong.status_code == 400
+    texts = [http.get("/metrics").text, http.get("/graphs/brain").text, "\n".join(server.lines)]
+    texts += [file.read_text("utf-8", "replace") for file in folder.rglob("*") if file.is_file()]
+    texts += [Path(f"/proc/{server.pid}/{name}").read_text() for name in ("cmdline", "environ")]
+    assert any("act-ann" in text for text in texts)
+    assert not any(token in text for text in texts)
+
+
+def test_nothing_calls_out(http: httpx.Client, server: LiveServer) -> None:
+    body = {"query": "query q() { match { $p: Person } return { $p.name } }"}
+    assert http.post("/graphs/brain/query", json=body).status_code == 200
+    assert (
+        http.post("/graphs/brain/load", json={"data": '{"type": "City", "data": {"name": "kiel"}}'}).status_code == 200
+    )
+    assert not [line for line in server.lines if line.startswith("CONNECT")]
