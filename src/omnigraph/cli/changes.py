@@ -77,7 +77,7 @@ def poll(
         raise typer.TyperException("--start cannot be used with a cursor: both say where to start")
     with session.open("ro") as graph:
         found = graph.changes(start if text is None else None, text, branch=branch, types=types or None)
-        _show(session, branch, islice(found, limit), found.cursor, form, file)
+        _show(session, branch, islice(found, limit and min(limit, sys.maxsize)), found.cursor, form, file)
     return 0
 
 

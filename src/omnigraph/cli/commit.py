@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -138,4 +139,4 @@ def _find_commits(graph: Graph, branch: str, limit: int, filters: dict[str, str]
     made_on = filters.get("branch")
     asked = limit if made_on is None else None
     commits = graph.commits(branch, asked, filters.get("actor"), since, until, upkeep=upkeep)
-    return list(islice((commit for commit in commits if made_on in (None, commit.branch)), limit))
+    return list(islice((commit for commit in commits if made_on in (None, commit.branch)), min(limit, sys.maxsize)))

@@ -90,3 +90,7 @@ def test_wrong_arguments(graph: Graph) -> None:
         graph.history("Person", "ann", limit=-1)
     with pytest.raises(NotFound):
         graph.history("Person", "ann", before="01ARZ3NDEKTSV4RRFFQ69G5FAV")
+
+
+def test_a_limit_beyond_every_list_is_none(graph: Graph) -> None:
+    assert graph.history("Person", "ann", limit=2**63) == graph.history("Person", "ann")

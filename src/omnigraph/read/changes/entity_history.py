@@ -6,6 +6,7 @@ one lookup.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -47,7 +48,7 @@ def read_entity_history(
     now = take_snapshot(manifest, branch, at)
     type_ = require_type(now.catalog(), name)
     walk = _HistoryWalk(manifest, type_, resolve_id(type_, key))
-    return list(islice(walk.list_revisions(now, before), limit))
+    return list(islice(walk.list_revisions(now, before), min(limit, sys.maxsize)))
 
 
 @dataclass(frozen=True, slots=True)
