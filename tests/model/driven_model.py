@@ -18,7 +18,7 @@ from omnigraph.language.query.typed_tree import single_reads_of
 from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, round_to_f32
-from tests.model.query_model import Asked, Entity, Graph, Row, Value, evaluated, solutions
+from tests.model.match_model import Asked, Entity, Graph, Row, Value, evaluated, solutions
 
 NEW = "new "
 """How the ids of new edges begin: nobody knows them."""

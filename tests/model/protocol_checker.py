@@ -422,6 +422,8 @@ CAUGHT_BY: dict[tuple[str, ...], str] = {
     ("heal_before_lock_only", "no_parent_check"): "L1",
     ("heal_before_lock_only", "no_operation_ids"): "L2",
     ("table_locks", "no_parent_check"): "L1",
+    ("chain_after_others", "no_head_cas"): "C4",
+    ("chain_keeps_basis", "no_head_cas"): "C2",
 }
 MASKED = {
     "heal_before_lock_only": "L3",
@@ -429,6 +431,11 @@ MASKED = {
     "no_parent_check": "L1",
     "no_operation_ids": "L2",
     "ignore_decision": "L4",
+    # What a handle assumes is met by the head row, which the publish compares: wrong knowledge costs an attempt, no more.
+    "chain_after_others": "C2",
+    "chain_after_trouble": "C3",
+    "chain_without_heads": "C4",
+    "chain_keeps_basis": "C2",
 }
 
 

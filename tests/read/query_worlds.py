@@ -23,8 +23,8 @@ from omnigraph.language.schema.catalog import Catalog, Property
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.manifest.rows import MAIN
-from tests.model import query_model
-from tests.model.query_model import Entity
+from tests.model import match_model
+from tests.model.match_model import Entity
 
 SCHEMA: Final = """
 interface Coded { code: String  size: I64? }
@@ -120,7 +120,7 @@ class Moment:
 
     branch: str
     at: str | None
-    model: query_model.Graph
+    model: match_model.Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class _Written:
         )
 
     def moment(self, *, now: bool = False) -> Moment:
-        model = query_model.Graph(
+        model = match_model.Graph(
             {name: dict(found) for name, found in self.nodes.items()},
             {name: dict(found) for name, found in self.edges.items()},
         )

@@ -22,7 +22,8 @@ from omnigraph.read.match import join as joining
 from omnigraph.read.match import scan_nodes as starting
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from omnigraph.read.result import assemble as answer
-from tests.model.query_model import Asked, expected
+from tests.model.match_model import Asked
+from tests.model.query_model import expected
 from tests.read.query_worlds import CATALOG, Moment, World, new_world
 from tests.read.read_strategies import (
     Read,

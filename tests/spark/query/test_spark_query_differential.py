@@ -13,7 +13,8 @@ from omnigraph.language.query import compile_query
 from omnigraph.language.query.typed_statements import TypedMutation
 from omnigraph.read.query import QueryRequest
 from tests.executors import on_spark
-from tests.model.query_model import Asked, expected
+from tests.model.match_model import Asked
+from tests.model.query_model import expected
 from tests.read.query_worlds import CATALOG, World, new_world
 from tests.read.read_strategies import (
     Read,

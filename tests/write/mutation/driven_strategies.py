@@ -13,19 +13,9 @@ from omnigraph.language.query.check.literals import can_assign
 from omnigraph.language.query.typed_tree import single_reads_of
 from omnigraph.language.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.language.types import FLOATS, INTEGERS, Scalar, ValueType
+from tests.read.clause_strategies import _computed, _condition, _number, _Scope, _text, _value, literal, match_clauses
 from tests.read.query_worlds import CATALOG, POOLS
-from tests.read.read_strategies import (
-    _computed,
-    _condition,
-    _face,
-    _from_face,
-    _match,
-    _number,
-    _Scope,
-    _text,
-    _value,
-    literal,
-)
+from tests.read.read_strategies import _face, _from_face
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +31,7 @@ class Mutation:
 def driven_mutations(draw: st.DrawFn) -> Mutation:
     """A match, and one to three statements: inserts and updates, or deletes."""
     scope = _Scope(draw)
-    match = [*_faces(scope), *_match(scope)]
+    match = [*_faces(scope), *match_clauses(scope)]
     statement = _delete if scope.is_so(4) else _write
     statements = [statement(scope) for _ in range(draw(st.integers(1, 3)))]
     declared = ", ".join(f"${name}: {type_}" for name, type_ in scope.declared.items())
