@@ -1,6 +1,6 @@
-"""How large processes became: this one, the Java that it started, and the Python processes that Spark started.
+"""How large processes became, and what they read: this one, and the Java and Python processes that Spark started.
 
-from peaks import peak_mb, peak_mb_of_children
+from peaks import peak_mb, peak_mb_of_children, read_mb_of_children
 """
 
 from __future__ import annotations
@@ -39,6 +39,23 @@ def peak_mb_of_children() -> ChildPeaks:
         sizes[number] = int(status.get("VmHWM", "0 kB").split()[0]) // 1024
     ours = _descendants_of(os.getpid(), parents)
     return ChildPeaks(*(max((sizes[each] for each in ours & sizes.keys()), default=0) for sizes in (java, python)))
+
+
+def read_mb_of_children() -> int:
+    """The MB that Python processes below this one have read from files since they began, those that ended too."""
+    parents, sizes = dict[int, int](), dict[int, int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+            counters = dict(line.split(":", 1) for line in (process / "io").read_text().splitlines())
+        except OSError:
+            # It ended while it was looked at.
+            continue
+        number = int(process.name)
+        parents[number] = int(status["PPid"])
+        # Java reads jars and shuffles. A process that ended counts for the one that waited for it.
+        sizes[number] = 0 if "java" in status["Name"] else int(counters["rchar"])
+    return sum(sizes[each] for each in _descendants_of(os.getpid(), parents)) // 2**20
 
 
 def _descendants_of(root: int, parents: dict[int, int]) -> set[int]:

@@ -2,10 +2,11 @@
 
     .venv/bin/python bench/spark_scale.py [--edges 1000000 10000000] [--small] [--json]
 
-At each size: load all nodes and edges as one commit, merge one edge in a hundred with another value, create a branch,
-merge one edge in a thousand there, compare the branch with main, count the edges of each year by a query, and find the
-neighbours of one person. Beside the seconds: the peaks of this process, of Java and of the largest Python process of an
-executor, the bytes that went through shuffles, and the files of the graph. Each size has a process of its own, whose
+At each size: load all nodes and edges as one commit, merge one edge in a hundred with another value, once edges from
+anywhere and once those whose ids are neighbours, create a branch, merge one edge in a thousand there, compare the
+branch with main, count the edges of each year by a query, and find the neighbours of one person. Beside the seconds:
+the peaks of this process, of Java and of the largest Python process of an executor, the bytes that went through
+shuffles, those that executors read from files, and the files of the graph. Each size has a process of its own, whose
 first load also starts the workers.
 """
 
@@ -21,9 +22,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
+from pyspark.sql import functions as fn
+
 import omnigraph
 from omnigraph.graph import Graph
-from peaks import peak_mb, peak_mb_of_children
+from peaks import peak_mb, peak_mb_of_children, read_mb_of_children
 from publish import milliseconds
 from spark_load import frames_of, load
 from spark_rows import SCHEMA, Size, write_files
@@ -46,12 +49,13 @@ query friends($name: String) { match { $p: Person { name: $name }  $p knows $q }
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step took, and the bytes that its shuffles wrote."""
+    """What one step took, the bytes that its shuffles wrote, and what the Python processes of executors read."""
 
     what: str
     rows: int
     seconds: float
     shuffled_bytes: int
+    read_mb: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +82,20 @@ def live_one_day(folder: Path, edges: int) -> Day:
 
     def measure(what: str, work: Callable[[], int]) -> None:
         rows: list[int] = []
-        before = read_shuffled_bytes(spark)
+        before, read = read_shuffled_bytes(spark), read_mb_of_children()
         seconds = milliseconds(lambda: rows.append(work())) / 1000
-        steps.append(Step(what, rows[0], seconds, read_shuffled_bytes(spark) - before))
+        shuffled, read = read_shuffled_bytes(spark) - before, read_mb_of_children() - read
+        steps.append(Step(what, rows[0], seconds, shuffled, read))
 
     measure("load, one commit", lambda: load_all(graph, spark, folder, size))
-    measure("merge of 1 %", lambda: merge_share(graph, 100, "main"))
+    write_share(graph, folder / "scattered", 100, "xxhash64(id)")
+    measure("merge of 1 %, scattered", lambda: merge_files(graph, folder / "scattered", "main"))
+    graph.spark().ensure_indexes()
+    write_share(graph, folder / "neighbours", 100, "id")
+    measure("merge of 1 %, neighbours", lambda: merge_files(graph, folder / "neighbours", "main"))
     measure("branch", lambda: create_branch(graph))
-    measure("merge of 0.1 % on the branch", lambda: merge_share(graph, 1000, BRANCH))
+    write_share(graph, folder / "few", 1000, "xxhash64(id)")
+    measure("merge of 0.1 % on the branch", lambda: merge_files(graph, folder / "few", BRANCH))
     measure("diff with main", lambda: graph.spark().diff("main", BRANCH).count())
     measure("edges by year", lambda: len(graph.spark().query(BY_YEAR).collect()))
     measure("neighbours of one", lambda: len(graph.spark().query(FRIENDS, params={"name": "person-7"}).collect()))
@@ -101,15 +111,18 @@ def load_all(graph: Graph, spark: SparkSession, folder: Path, size: Size) -> int
     return size.rows
 
 
-def merge_share(graph: Graph, share: int, branch: str) -> int:
-    """Load one edge in so many once more with another value; how many those are."""
-    spark = graph.spark()
-    knows = (
-        spark.edges("Knows", branch=branch)
-        .where(f"pmod(xxhash64(id), {share}) = 7")
-        .selectExpr("id", "`from`", "`to`", "since + 1 as since")
-    )
-    return spark.load(edges={"Knows": knows}, mode="merge", branch=branch, indexes="never").edges["Knows"]
+def write_share(graph: Graph, folder: Path, share: int, order: str) -> None:
+    """Write one edge in so many as Parquet, with another value: the first ones in an order."""
+    edges = graph.spark().edges("Knows").selectExpr("id", "`from`", "`to`", "since + 1 as since")
+    first = edges.orderBy(fn.expr(order)).limit(graph.snapshot().pins["edge:Knows"].row_count // share)
+    first.repartition(2).write.parquet(str(folder))
+
+
+def merge_files(graph: Graph, folder: Path, branch: str) -> int:
+    """Merge the edges of some files; how many those are."""
+    knows = graph.spark().session.read.parquet(str(folder))
+    done = graph.spark().load(edges={"Knows": knows}, mode="merge", branch=branch, indexes="never")
+    return done.edges["Knows"]
 
 
 def create_branch(graph: Graph) -> int:
@@ -137,11 +150,14 @@ def measure_files(root: Path) -> tuple[int, int]:
 
 def table(days: list[Day]) -> str:
     """Each step with its seconds, rows a second and shuffled bytes, a column for each size."""
-    width = 34
+    width = 44
     head = "".join(f"{f'{day.edges:,} edges':>{width}}" for day in days)
     lines = [f"{'':<32}{head}"]
     for row in zip(*(day.steps for day in days), strict=True):
-        cells = (f"{step.seconds:,.1f} s  {step.shuffled_bytes / 2**20:,.0f} MB shuffled" for step in row)
+        cells = (
+            f"{step.seconds:,.1f} s  {step.shuffled_bytes / 2**20:,.0f} MB shuffled  {step.read_mb:,} MB read"
+            for step in row
+        )
         lines.append(f"{row[0].what:<32}" + "".join(f"{cell:>{width}}" for cell in cells))
     for what, cells in (
         ("peak of this process", [f"{day.driver_mb:,} MB" for day in days]),

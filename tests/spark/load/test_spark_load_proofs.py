@@ -137,7 +137,7 @@ def test_a_part_shows_no_more_than_is_so(
 ) -> None:
     texts = dict(zip(load_proofs._Role, (counted, there, needed), strict=True))
     held = {load_proofs._ColumnRead(0, role, ("id",)): [pa.array(each, pa.string())] for role, each in texts.items()}
-    (doubted,) = load_proofs._run_checks([most, 1], load_proofs._pack_values(held, 1))
+    (doubted,) = load_proofs._run_checks([most, 1], {}, load_proofs._pack_values(held, 1))
     assert doubted.to_pydict() == {"check": [] if holds else [0]}
 
 

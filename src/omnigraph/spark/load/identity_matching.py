@@ -20,6 +20,7 @@ import pyarrow as pa
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import read_blobs_at
 from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
+from omnigraph.spark.load.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size
@@ -71,6 +72,7 @@ _OUTCOMES: Final = pa.schema(
     [pa.field("fragment", pa.int64()), pa.field("offset", pa.int64()), pa.field("id", pa.string())]
 )
 """An incoming row that is not written as it was staged: the id that it takes, or null if it is left out."""
+_OUTCOME_COLUMNS: Final = "fragment long, offset long, id string"
 _REWRITTEN: Final = pa.schema(
     [
         pa.field("fragment", pa.int64()),
@@ -131,8 +133,18 @@ class _MatchTask:
         """Task over fragments of the stored table."""
         columns = list_value_columns(self.basis.type)
         for rows in StoredRows(self.basis.type, table).read(columns, fragments=fragments):
-            found = [column_of(rows, "id"), self.basis.make_keys(rows), self.basis.digest_rest(rows)]
-            yield from _to_digests(pa.table(found, names=["id", "key", "rest"]), addresses_of(rows).astype(np.int64))
+            yield from self._digest_stored(rows)
+
+    def look_up_stored(self, table: Table, ids: Values) -> Iterator[pa.RecordBatch]:
+        """Make the digests of the stored rows with these ids."""
+        columns, stored = list_value_columns(self.basis.type), StoredRows(self.basis.type, table)
+        for filter_ in list_id_filters(ids):
+            for rows in stored.read(columns, filter_):
+                yield from self._digest_stored(rows)
+
+    def _digest_stored(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        found = [column_of(rows, "id"), self.basis.make_keys(rows), self.basis.digest_rest(rows)]
+        return _to_digests(pa.table(found, names=["id", "key", "rest"]), addresses_of(rows).astype(np.int64))
 
 
 def _to_digests(rows: pa.Table, addresses: RowNumbers | None) -> Iterator[pa.RecordBatch]:
@@ -149,6 +161,9 @@ def _pair_rows(
 ) -> DataFrame:
     """Return what becomes of the incoming rows that are matched on one basis, as :data:`_OUTCOMES`."""
     incoming = _map_digests(executor, staged.detached, staged.own_fragments, task.digest_incoming)
+    if task.basis.identity is None and can_look_up_ids(table, incoming.max_rows):
+        divided = divide_by_ids(incoming.frame, incoming.max_rows, executor.parallelism)
+        return divided.mapInArrow(partial(_look_up_partition, task, staged.detached, table), _OUTCOME_COLUMNS)
     stored = _map_digests(executor, table, table.fragment_rows(), task.digest_stored)
     frame = stored.frame
     if task.basis.identity is not None and rows.generated.count < rows.positions.count:
@@ -160,7 +175,7 @@ def _pair_rows(
     count = 1 + (incoming.max_rows + stored.max_rows) // _ROWS_PER_PARTITION
     shuffled = union_all([incoming.frame, frame]).repartition(min(MAX_PARTITIONS, count), "key")
     pair = partial(_pair_partition, task, staged.detached, table)
-    return shuffled.mapInArrow(pair, "fragment long, offset long, id string")
+    return shuffled.mapInArrow(pair, _OUTCOME_COLUMNS)
 
 
 def _map_digests(executor: SparkExecutor, table: Table, fragments: Mapping[int, int], task: FragmentTask) -> SizedFrame:
@@ -175,9 +190,23 @@ def _pair_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Task over a partition: pair the rows of both sides that have the same match keys."""
     rows = pa.Table.from_batches(batches, _DIGESTS)
-    is_stored = rows["number"].is_null()
-    incoming = rows.filter(rows["number"].is_valid()).select(INCOMING_DIGESTS.names)
-    incoming, stored = keep_common(incoming, rows.filter(is_stored).drop(["number"]))
+    stored = rows.filter(rows["number"].is_null())
+    return _pair_digests(task, detached, table, rows.filter(rows["number"].is_valid()), stored)
+
+
+def _look_up_partition(
+    task: _MatchTask, detached: Table, table: Table, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Task over a range of ids: look up the stored rows of incoming ones, and pair them."""
+    incoming = pa.Table.from_batches(batches, _DIGESTS)
+    stored = pa.Table.from_batches(task.look_up_stored(table, column_of(incoming, "id")), _DIGESTS)
+    return _pair_digests(task, detached, table, incoming, stored)
+
+
+def _pair_digests(
+    task: _MatchTask, detached: Table, table: Table, incoming: pa.Table, stored: pa.Table
+) -> Iterator[pa.RecordBatch]:
+    incoming, stored = keep_common(incoming.select(INCOMING_DIGESTS.names), stored.drop(["number"]))
     if not incoming.num_rows:
         return
     numbers = column_of(incoming, "number").to_numpy(zero_copy_only=False)

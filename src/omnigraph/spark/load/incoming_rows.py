@@ -20,7 +20,14 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, find_true, is_among, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, list_filter
 from omnigraph.storage.lance_internals import translate_errors
-from omnigraph.storage.tables import FragmentText, Table, WriteMode, combine_batches, estimate_row_bytes
+from omnigraph.storage.tables import (
+    FragmentText,
+    Table,
+    WriteMode,
+    combine_batches,
+    estimate_row_bytes,
+    link_fragments,
+)
 from omnigraph.write.load import (
     FragmentTarget,
     NumberedRows,
@@ -74,7 +81,16 @@ class DistributedRows(StagedRows):
         return rows
 
     def write_to(self, table: Table, mode: WriteMode, excluded_ids: Values) -> tuple[FragmentText, ...]:
-        """Write the rows but those ids to the folder of a table; keep fragments that are there and lose no row."""
+        """Write the rows but those ids to the folder of a table; keep fragments that are there and lose no row.
+
+        Those that wait beside the graph are linked there where possible, so that no row is written twice.
+        """
+        schema = arrow_schema(self.type)
+        is_linked = (self.target.mode, mode) == ("overwrite", "append") and link_fragments(
+            self.target.table, table, schema, self.fragments
+        )
+        if is_linked and not len(excluded_ids):
+            return self.fragments
         if self.executor is None or sum(self.own_fragments.values()) <= LOCAL_LOAD_ROWS:
             return super().write_to(table, mode, excluded_ids)
         known = dict(zip(sorted(self.own_fragments), self.fragments, strict=True))
@@ -83,9 +99,9 @@ class DistributedRows(StagedRows):
             self.detached,
             known,
             FragmentTarget(table, mode),
-            arrow_schema(self.type),
+            schema,
             excluded_ids,
-            in_place=self.target.is_usable_by(table, mode),
+            in_place=is_linked or self.target.is_usable_by(table, mode),
         )
 
 

@@ -2,8 +2,11 @@
 
 Rules on keys, unique values, edge ends and cardinalities say one of two things: a value occurs at most so many times,
 or a value exists. Executors read the values as the texts that rules compare, and hash-partition them; in a partition
-Arrow counts them and looks them up. Texts are shuffled packed, many in one row, because unpacking them would cost Spark
-more than everything else here. Rules that are not proven run as SQL, which also finds the violations.
+Arrow counts them and looks them up. Ends of edges are sent once for each node, so a node with very many edges is no
+more than a text. Stored ids are read and sent too, unless few are needed: those are looked up in their index.
+
+Texts are shuffled packed, many in one row, because unpacking them would cost Spark more than everything else here.
+Rules that are not proven run as SQL, which also finds the violations.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +23,7 @@ import pyarrow.compute as pc
 
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RowReader
+from omnigraph.spark.load.id_lookup import can_look_up_ids, find_present_ids
 from omnigraph.spark.shuffle import PACK_COLUMNS, assign_partitions, gather_packs, list_packs, make_pack, split_order
 from omnigraph.spark.sized_frames import MAX_PARTITIONS
 from omnigraph.storage.columns import Values, column_of
@@ -34,8 +38,16 @@ _TEXTS_PER_PARTITION: Final = 1_000_000
 _TEXTS_AT_ONCE: Final = 524_288
 """A task partitions this many texts at a time. More would make larger packs, but need more memory."""
 
+_SAMPLED_TEXTS: Final = 8_192
+_MAX_DISTINCT_SHARE: Final = 0.9
+"""Repeated texts are left out if more than one in ten is repeated among those that are sampled."""
+
 _TEXT: Final = pa.schema([pa.field("text", pa.string())])
 _FAILED: Final = pa.schema([pa.field("check", pa.int32())])
+
+
+_Columns: TypeAlias = tuple[str, TablePart, tuple[str, ...]]
+"""Columns of one part of a table."""
 
 
 class _Role(IntEnum):
@@ -58,9 +70,11 @@ class _ValueCheck:
 
     max_count: int | None = None
     rules: list[SetRule] = field(default_factory=list[SetRule])
-    columns: dict[tuple[str, TablePart, tuple[str, ...]], _Role] = field(
-        default_factory=dict[tuple[str, TablePart, tuple[str, ...]], _Role]
-    )
+    columns: dict[_Columns, _Role] = field(default_factory=dict["_Columns", _Role])
+
+    def count_lookups(self, stored: _Columns, changed: Mapping[str, ChangedSparkTable]) -> int:
+        """Return how many of the stored ids could be asked for, at most."""
+        return sum(_rows_of(changed[key], part).count for key, part, _ in self.columns.keys() - {stored})
 
     def add_counted(self, table_key: str, parts: Iterable[TablePart], columns: tuple[str, ...], most: int) -> None:
         """Require that none of these values occurs more than ``most`` times."""
@@ -163,20 +177,39 @@ class _ColumnRead:
     columns: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _IdLookup:
+    """Stored ids that are looked up for a check instead of read, and their role in it."""
+
+    table: Table
+    role: _Role
+
+    def count(self, ids: pa.ChunkedArray[pa.StringScalar]) -> int:
+        """Return how many of some ids are stored."""
+        return len(find_present_ids(self.table, cast("Values", ids.unique())))
+
+
 def _find_failed_checks(
     executor: SparkExecutor, checks: Sequence[_ValueCheck], changed: Mapping[str, ChangedSparkTable]
 ) -> frozenset[int]:
     """Run the checks; return the numbers of those that fail."""
     reads: dict[tuple[str, TablePart], list[_ColumnRead]] = {}
+    lookups: dict[int, _IdLookup] = {}
     for number, check in enumerate(checks):
-        for (table_key, part, columns), role in check.columns.items():
-            reads.setdefault((table_key, part), []).append(_ColumnRead(number, role, columns))
+        for stored, role in check.columns.items():
+            table_key, part, columns = stored
+            rows = _rows_of(changed[table_key], part)
+            is_id = part is TablePart.KEPT and columns == ("id",)
+            if is_id and can_look_up_ids(rows.table, check.count_lookups(stored, changed)):
+                lookups[number] = _IdLookup(rows.table, role)
+            else:
+                reads.setdefault((table_key, part), []).append(_ColumnRead(number, role, columns))
     rows = {key: _rows_of(changed[key[0]], key[1]) for key in reads}
     texts = sum(rows[key].count * len(each) for key, each in reads.items())
     partitions = max(1, min(MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
     packs = union_all(_map_packs(executor, rows[key], each, partitions) for key, each in reads.items())
-    max_counts = [check.max_count for check in checks]
-    failed = executor.collect(gather_packs(packs, partitions).mapInArrow(partial(_run_checks, max_counts), "check int"))
+    task = partial(_run_checks, [check.max_count for check in checks], lookups)
+    failed = executor.collect(gather_packs(packs, partitions).mapInArrow(task, "check int"))
     return frozenset(check for (check,) in cast("list[tuple[int]]", failed))
 
 
@@ -216,6 +249,8 @@ def _pack_values(buffered: Mapping[_ColumnRead, Sequence[pa.StringArray]], parti
     for read, pieces in buffered.items():
         if not sum(map(len, pieces)):
             continue
+        if read.role is _Role.REQUIRED:
+            pieces = _drop_repeated(pieces)
         numbers = np.concatenate([assign_partitions(piece, partitions) for piece in pieces])
         # NumPy uses a radix sort for 16-bit integers.
         order = np.argsort(numbers, kind="stable")
@@ -225,25 +260,47 @@ def _pack_values(buffered: Mapping[_ColumnRead, Sequence[pa.StringArray]], parti
             yield make_pack(partition, read.check, read.role, pack.serialize())
 
 
+def _drop_repeated(pieces: Sequence[pa.StringArray]) -> Sequence[pa.StringArray]:
+    """Return each text once if many are repeated, which the first of them tell."""
+    first = pieces[0].slice(0, _SAMPLED_TEXTS)
+    if len(first.unique()) > len(first) * _MAX_DISTINCT_SHARE:
+        return pieces
+    return [cast("pa.StringArray", pc.unique(pa.chunked_array(pieces, pa.string())))]
+
+
 # --------------------------------------------------------------------------------------------- in a partition
 
 
-def _run_checks(max_counts: Sequence[int | None], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_checks(
+    max_counts: Sequence[int | None], lookups: Mapping[int, _IdLookup], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Task over one partition: yield the numbers of the checks that its values fail."""
     buffered: dict[tuple[int, int], list[Values]] = {}
     for check, role, pack in list_packs(batches):
         texts = column_of(pa.ipc.read_record_batch(pa.py_buffer(pack), _TEXT), "text")
         buffered.setdefault((check, role), []).append(texts)
-    failed = [check for check, limit in enumerate(max_counts) if not _check_holds(check, limit, buffered)]
+    failed = [
+        check
+        for check, limit in enumerate(max_counts)
+        if not _check_holds(limit, [buffered.get((check, role), ()) for role in _Role], lookups.get(check))
+    ]
     yield pa.RecordBatch.from_arrays([pa.array(failed, pa.int32())], schema=_FAILED)
 
 
-def _check_holds(check: int, most: int | None, buffered: Mapping[tuple[int, int], Sequence[Values]]) -> bool:
-    counted, present, required = (buffered.get((check, role), ()) for role in _Role)
+def _check_holds(most: int | None, values: Sequence[Sequence[Values]], stored: _IdLookup | None) -> bool:
+    """Return whether values, by their roles, pass a check. ``stored`` are further ids, which are looked up."""
+    counted, present, required = values
     if most is not None and not _occur_at_most(counted, most):
         return False
-    found = pc.is_in(_to_chunked(required), value_set=_to_chunked([*counted, *present]))
-    return bool(pc.all(found).as_py()) if required else True
+    if stored is not None and stored.role is _Role.COUNTED and stored.count(_to_chunked(counted)):
+        return False
+    if not required:
+        return True
+    ends = _to_chunked(required)
+    missing = ends.filter(pc.invert(pc.is_in(ends, value_set=_to_chunked([*counted, *present]))))
+    if not len(missing) or stored is None:
+        return not len(missing)
+    return stored.count(missing) == len(missing.unique())
 
 
 def _occur_at_most(texts: Sequence[Values], most: int) -> bool:

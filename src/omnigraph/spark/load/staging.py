@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.load.changed_table import FragmentRows
+from omnigraph.spark.load.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size, union_sized
 from omnigraph.storage import tables
@@ -23,6 +24,8 @@ from omnigraph.write.rules import IncomingMode
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_ADDRESS_COLUMNS: Final = "id string, fragment long, offset long"
+_IDS: Final = pa.schema([pa.field("id", pa.string())])
 _REMAINING: Final = pa.schema([pa.field("fragment", pa.int64()), pa.field("left", pa.string())])
 
 
@@ -73,7 +76,10 @@ def find_replaced_rows(
         parts.append((rows.detached, rows.own_fragments))
     task = partial(scan_ids, excluded_ids=incoming.excluded_ids)
     ids = union_sized(map_ids(executor, each, own, task, "id string") for each, own in parts)
-    existing = map_ids(executor, table, table.fragment_rows(), _scan_addresses, "id string, fragment long, offset long")
+    if can_look_up_ids(table, ids.max_rows):
+        divided = divide_by_ids(ids.frame, ids.max_rows, executor.parallelism)
+        return divided.mapInArrow(partial(_look_up_addresses, table), _ADDRESS_COLUMNS)
+    existing = map_ids(executor, table, table.fragment_rows(), _scan_addresses, _ADDRESS_COLUMNS)
     return join_by_size(existing, ids, ["id"], "left_semi", executor.parallelism)
 
 
@@ -94,15 +100,25 @@ def scan_ids(table: Table, fragments: Sequence[int], *, excluded_ids: Values) ->
 
 
 def _scan_addresses(table: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    for batch in table.scan(["id"], with_row_address=True, in_fragments=fragments):
-        addresses = column_of(batch, ROW_ADDRESS).to_numpy(zero_copy_only=False)
-        yield pa.record_batch(
-            {
-                "id": column_of(batch, "id"),
-                "fragment": pa.array((addresses >> np.uint64(32)).astype(np.int64)),
-                "offset": pa.array((addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)),
-            }
-        )
+    """Task over fragments: read the ids and addresses of all rows."""
+    return map(_split_addresses, table.scan(["id"], with_row_address=True, in_fragments=fragments))
+
+
+def _look_up_addresses(table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Task over a range of ids: find the addresses of the rows that have them."""
+    for filter_ in list_id_filters(column_of(pa.Table.from_batches(batches, _IDS), "id")):
+        yield from map(_split_addresses, table.scan(["id"], filter=filter_, with_row_address=True))
+
+
+def _split_addresses(rows: pa.RecordBatch) -> pa.RecordBatch:
+    addresses = column_of(rows, ROW_ADDRESS).to_numpy(zero_copy_only=False)
+    return pa.record_batch(
+        {
+            "id": column_of(rows, "id"),
+            "fragment": pa.array((addresses >> np.uint64(32)).astype(np.int64)),
+            "offset": pa.array((addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)),
+        }
+    )
 
 
 def _remove_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

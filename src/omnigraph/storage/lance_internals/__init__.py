@@ -52,7 +52,13 @@ from omnigraph.storage.lance_internals.layout import (
     read_version_hint,
     version_path,
 )
-from omnigraph.storage.lance_internals.schema_fields import can_reshape, is_blob, read_field_ids, reshape_schema
+from omnigraph.storage.lance_internals.schema_fields import (
+    can_reshape,
+    has_first_field_ids,
+    is_blob,
+    read_field_ids,
+    reshape_schema,
+)
 
 __all__ = [
     "BRANCH_REFS_FOLDER",
@@ -72,6 +78,7 @@ __all__ = [
     "dataset_of_branch_version",
     "find_missing_file",
     "has_branch_folder",
+    "has_first_field_ids",
     "has_version_file",
     "identify_data_file",
     "identify_version_file",

@@ -71,6 +71,19 @@ def read_field_ids(dataset: LanceDataset) -> dict[str, int]:
     return {field.name(): field.id() for field in _fields(dataset.lance_schema)}
 
 
+def has_first_field_ids(dataset: LanceDataset, columns: pa.Schema) -> bool:
+    """Return whether a table has exactly these columns, with the numbers that a new table would give them."""
+    stored = {field.name: field.type for field in _columns(dataset.schema)}
+    if stored != {field.name: field.type for field in _columns(columns)}:
+        return False
+    own, new = dataset.lance_schema, LanceSchema.from_pyarrow(columns)
+    return [*map(_number, _fields(own))] == [*map(_number, _fields(new))]
+
+
+def _number(field: _SchemaField) -> tuple[object, ...]:
+    return field.name(), field.id(), *map(_number, field.children())
+
+
 class _DatasetWithFieldIds(Protocol):
     """A dataset with the attribute that Lance's type stubs lack."""
 

@@ -18,6 +18,7 @@ from omnigraph.storage.tables.fragments import (
     read_rows,
     take_fragment,
 )
+from omnigraph.storage.tables.linked_fragments import link_fragments
 from omnigraph.storage.tables.row_search import (
     SCORE,
     SQUARED_DISTANCE,
@@ -176,6 +177,7 @@ __all__ = [
     "index_segments",
     "insert_absent_rows",
     "is_torn",
+    "link_fragments",
     "list_crowded_sizes",
     "list_fragments",
     "list_tagged_versions",
