@@ -1,6 +1,6 @@
 """How large processes became, and what they read: this one, and the Java and Python processes that Spark started.
 
-from peaks import peak_mb, peak_mb_of_children, read_mb_of_children
+from peaks import cpu_seconds_of_all, peak_mb, peak_mb_of_children, read_mb_of_children
 """
 
 from __future__ import annotations
@@ -56,6 +56,23 @@ def read_mb_of_children() -> int:
         # Java reads jars and shuffles. A process that ended counts for the one that waited for it.
         sizes[number] = 0 if "java" in status["Name"] else int(counters["rchar"])
     return sum(sizes[each] for each in _descendants_of(os.getpid(), parents)) // 2**20
+
+
+def cpu_seconds_of_all() -> float:
+    """The CPU time of this process and all processes below it so far, Java and those that ended included."""
+    parents, ticks = dict[int, int](), dict[int, int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            # The name, in brackets, may have spaces. Then: state, parent, ..., own time twice, that of children twice.
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            # It ended while it was looked at.
+            continue
+        number = int(process.name)
+        parents[number] = int(fields[1])
+        ticks[number] = sum(map(int, fields[11:15]))
+    ours = _descendants_of(os.getpid(), parents) | {os.getpid()}
+    return sum(ticks[each] for each in ours & ticks.keys()) / os.sysconf("SC_CLK_TCK")
 
 
 def _descendants_of(root: int, parents: dict[int, int]) -> set[int]:

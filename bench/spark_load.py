@@ -35,7 +35,7 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.storage.columns import column_of
 from omnigraph.write.row_values import generate_ids
-from peaks import peak_mb, peak_mb_of_children
+from peaks import cpu_seconds_of_all, peak_mb, peak_mb_of_children
 from publish import Promise, milliseconds
 from spark_rows import COLUMNS, SCHEMA, Size, write_files
 
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 Format = Literal["parquet", "csv"]
 AGAINST_PARQUET = 2.0
 """What the design allows, for a load from either format against Spark writing the same rows as Parquet from it."""
+WITH_INDEXES = 4.0
+"""The same, with the indexes on ids and ends built after the load."""
+INDEXES = "indexes of ids and ends"
 FLAT = 1.25
 """A driver whose memory does not grow with the rows may still keep what their files and fragments are called."""
 SMALL = Size(100_000, 500_000)
@@ -58,6 +61,8 @@ class Cost:
     way: str
     rows: int
     seconds: float
+    cpu: float = 0.0
+    """In seconds, of this process, Java and the Python processes of executors: other work does not slow it."""
 
     @property
     def rows_per_second(self) -> float:
@@ -140,7 +145,8 @@ def write_raw(folder: Path, size: Size) -> Cost:
                 rows(name), folder / "raw" / name, data_storage_version="2.2", enable_stable_row_ids=True
             )
 
-    return Cost("raw pylance", size.rows, milliseconds(write) / 1000)
+    taken = clock(write)
+    return Cost("raw pylance", size.rows, taken.seconds, taken.cpu)
 
 
 # ------------------------------------------------------------------------------------------------ measuring
@@ -158,12 +164,15 @@ def measure_on_spark(folder: Path, size: Size, formats: tuple[Format, ...], roun
         }
         if peers:
             ways[f"plain Parquet, {format_}"] = lambda target, frames=frames: write_parquet(frames, target)
-        taken: dict[str, list[float]] = {way: [] for way in ways}
+        taken: dict[str, list[Taken]] = {way: [] for way in ways}
         for _ in range(rounds):
             for way, work in ways.items():
                 taken[way].append(_taken(folder, work, graph=way.startswith("load")))
                 worker_mb = max(worker_mb, peak_mb_of_children().python)
-        costs += [Cost(way, size.rows, median(times)) for way, times in taken.items()]
+        costs += [
+            Cost(way, size.rows, median(each.seconds for each in all_), median(each.cpu for each in all_))
+            for way, all_ in taken.items()
+        ]
     if peers:
         changed, graph_mb = _of_changes(folder, spark, size)
         costs += changed
@@ -185,14 +194,28 @@ def _started(folder: Path) -> SparkSession:
     return spark
 
 
-def _taken(folder: Path, work: Callable[[Path], object], *, graph: bool) -> float:
-    """The seconds that a way took, to a place of its own."""
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one round took: seconds of the clock, and of CPU."""
+
+    seconds: float
+    cpu: float
+
+
+def clock(work: Callable[[], object]) -> Taken:
+    """Measure some work."""
+    before = cpu_seconds_of_all()
+    return Taken(milliseconds(work) / 1000, cpu_seconds_of_all() - before)
+
+
+def _taken(folder: Path, work: Callable[[Path], object], *, graph: bool) -> Taken:
+    """What a way took, to a place of its own."""
     target = folder / "written"
     if graph:
         omnigraph.init(target, SCHEMA)
-    seconds = milliseconds(lambda: work(target)) / 1000
+    taken = clock(lambda: work(target))
     shutil.rmtree(target)
-    return seconds
+    return taken
 
 
 def _of_changes(folder: Path, spark: SparkSession, size: Size) -> tuple[list[Cost], int]:
@@ -202,10 +225,14 @@ def _of_changes(folder: Path, spark: SparkSession, size: Size) -> tuple[list[Cos
     load(graph, frames_of(spark, folder, "parquet"))
     graph_mb = sum(file.stat().st_size for file in target.rglob("*") if file.is_file()) // 2**20
     rows: list[int] = []
-    costs = [milliseconds(lambda: rows.append(upsert(graph))) / 1000]
-    costs += [milliseconds(lambda: graph.spark().ensure_indexes()) / 1000]
+    upserted = clock(lambda: rows.append(upsert(graph)))
+    indexed = clock(lambda: graph.spark().ensure_indexes())
     shutil.rmtree(target)
-    return [Cost("upsert of 1 %", rows[0], costs[0]), Cost("indexes of ids and ends", size.rows, costs[1])], graph_mb
+    costs = [
+        Cost("upsert of 1 %", rows[0], upserted.seconds, upserted.cpu),
+        Cost(INDEXES, size.rows, indexed.seconds, indexed.cpu),
+    ]
+    return costs, graph_mb
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +251,17 @@ class Found:
     def promises(self) -> list[Promise]:
         """The ceilings of the design, beside what was measured."""
         loads = [cost for cost in self.whole.costs if cost.way.startswith("load, ")]
-        kept = [
-            Promise(f"{cost.way} / plain Parquet", cost.seconds / self.cost(_plain(cost)).seconds, AGAINST_PARQUET, "x")
-            for cost in loads
-        ]
+        kept: list[Promise] = []
+        indexes = self.cost(INDEXES)
+        for cost in loads:
+            plain, name = self.cost(_plain(cost)), f"{cost.way} / plain Parquet"
+            both = cost.seconds + indexes.seconds, cost.cpu + indexes.cpu
+            kept += [
+                Promise(name, cost.seconds / plain.seconds, AGAINST_PARQUET, "x"),
+                Promise(f"{name}, CPU", cost.cpu / plain.cpu, AGAINST_PARQUET, "x"),
+                Promise(f"{name}, with indexes", both[0] / plain.seconds, WITH_INDEXES, "x"),
+                Promise(f"{name}, with indexes, CPU", both[1] / plain.cpu, WITH_INDEXES, "x"),
+            ]
         grown = self.whole.peak_mb / self.quarter.peak_mb
         return [*kept, Promise("driver's peak, all / a quarter of the rows", grown, FLAT, "x")]
 
@@ -255,9 +289,9 @@ def measure(folder: Path, size: Size, formats: tuple[Format, ...], rounds: int) 
 def table(found: Found) -> str:
     """Everything as one text table."""
     title = f"{found.size.nodes:,} nodes, {found.size.edges:,} edges"
-    lines = [f"{title:<44}{'seconds':>12}{'rows/s':>12}"]
+    lines = [f"{title:<52}{'seconds':>12}{'CPU, s':>12}{'rows/s':>12}"]
     lines += [
-        f"  {cost.way:<42}{cost.seconds:>12.1f}{cost.rows_per_second:>12,.0f}"
+        f"  {cost.way:<50}{cost.seconds:>12.1f}{cost.cpu:>12.1f}{cost.rows_per_second:>12,.0f}"
         for cost in (found.raw, *found.whole.costs)
     ]
     lines += ["", f"{'driver':<44}{'RSS before':>12}{'peak RSS':>12}"]
@@ -266,9 +300,9 @@ def table(found: Found) -> str:
         for what, each in (("a quarter of the rows", found.quarter), ("all rows", found.whole))
     ]
     sizes = f"largest Python worker {found.whole.worker_mb:,} MB, graph on disk {found.whole.graph_mb:,} MB"
-    lines += ["", sizes, "", f"{'promise':<44}{'measured':>12}{'ceiling':>12}"]
+    lines += ["", sizes, "", f"{'promise':<52}{'measured':>12}{'ceiling':>12}"]
     lines += [
-        f"{promise.what:<44}{f'{promise.measured:.2f} {promise.unit}':>12}{f'{promise.ceiling:g} {promise.unit}':>12}"
+        f"{promise.what:<52}{f'{promise.measured:.2f} {promise.unit}':>12}{f'{promise.ceiling:g} {promise.unit}':>12}"
         f"   {'holds' if promise.holds else 'DOES NOT HOLD'}"
         for promise in found.promises()
     ]

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import omnigraph
+from omnigraph.cli.app import main as run_command
 from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
 from omnigraph.maintain.optimize import Optimized
@@ -49,8 +50,21 @@ def main(folder: str) -> None:
     compare_and_merge(graph, sg)
     stream(graph, sg, Path(folder))
     maintain(graph, sg)
+    run_pipeline(graph, Path(folder))
     session.stop()
     sys.stdout.write("all verbs work\n")
+
+
+def run_pipeline(graph: Graph, folder: Path) -> None:
+    """Run a pipeline by its command, which takes the session that is active."""
+    Path(folder, "more.csv").write_text("code,name\np1,one\np2,two\n", "utf-8")
+    mapping = "nodes: {Ship: {view: ships, columns: {code: code, name: name}}}"
+    source = "sources: {ships: {format: csv, path: more.csv, options: {header: true}}}"
+    target = "load: {mode: merge, branch: load/more, from: main, merge_into: main}"
+    file = Path(folder, "more.yaml")
+    file.write_text(f"version: 1\ngraph: ships.og\n{target}\n{source}\n{mapping}\n", "utf-8")
+    assert run_command(["pipeline", "run", str(file)]) == 0
+    assert len(graph.query('query q() { match { $s: Ship { name: "two" } } return { $s.code } }').rows) == 1
 
 
 def load(sg: SparkGraph) -> None:

@@ -1,14 +1,17 @@
-"""The largest load of the benchmarks: fifty million edges, in one commit, with a driver that does not grow."""
+"""The largest loads: fifty million edges in one commit, and twenty million merged ids by a driver that stays small."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import cast
 
 import pytest
+
+from tests.selection import sized
 
 BENCH = Path(__file__).parents[2] / "bench" / "spark_load.py"
 
@@ -25,3 +28,17 @@ def test_the_driver_does_not_grow_with_fifty_million_edges() -> None:
     assert promises["driver's peak, all / a quarter of the rows"]["holds"]
     loaded = next(each for each in found["whole"]["costs"] if each["way"] == "load, parquet")
     assert loaded["rows"] == 52_000_000
+
+
+@pytest.mark.slow
+def test_a_driver_of_one_gigabyte_merges_twenty_million_ids(tmp_path: Path) -> None:
+    program, rows = Path(__file__).with_name("large_merge.py"), sized(200_000, 20_000_000)
+    settings = {"PYSPARK_SUBMIT_ARGS": "--driver-memory 1g --master local[2] pyspark-shell"}
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "ships.og"), str(rows)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, **settings},
+    )
+    assert done.stdout.split()[-1] == "1g"

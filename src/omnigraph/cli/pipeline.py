@@ -171,8 +171,11 @@ def _graph(session: Session, file: PipelineFile, mode: Mode) -> Graph:
 
 def _start(graph: Graph) -> SparkGraph:
     """Start Spark with its own warnings off, unless ``-v`` is given: they are long and show full paths."""
+    from pyspark.sql.utils import is_remote
+
     started = graph.spark()
-    if not logging.getLogger("omnigraph").isEnabledFor(logging.INFO):
+    # Over Spark Connect the warnings are in the log of the server.
+    if not (is_remote() or logging.getLogger("omnigraph").isEnabledFor(logging.INFO)):
         started.session.sparkContext.setLogLevel("ERROR")
     return started
 
