@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import cast
 
 import pytest
 
 import omnigraph
-from omnigraph.errors import AlreadyExists, ConflictError, StorageError, Unsupported
+from omnigraph.errors import AlreadyExists, ConflictError, HistoryGone, StorageError, Unsupported
 from omnigraph.graph import Graph
+from omnigraph.maintain.cleanup import ReclaimKind, cleanup
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.location import Location, locate
 from omnigraph.storage.objects import Objects
@@ -146,3 +148,23 @@ def test_with_dynamodb_no_commit_is_lost_there_though_leases_exclude_nobody(
     for type_name in types:
         assert made[type_name], "not one commit in six went through"
         assert len(set(names(graph, type_name))) == len(made[type_name])
+
+
+@pytest.mark.slow
+def test_cleanup_takes_versions_whose_items_stay(ddb_location: Location, s3_server: S3Server, ddb_table: str) -> None:
+    graph = make_graph(ddb_location)
+    for name in ("ann", "bob", "cid"):
+        commit_rows(graph, {"Person": [name]})
+    old = graph.commits()[1].id
+    person = graph.snapshot().pin("Person").location
+    before = s3_server.listed_versions(ddb_table, f"{ddb_location.prefix}/{person}")
+    cleaned = cleanup(graph._manifest, 1, grace=timedelta(0), confirm=True)
+    assert {each.kind for each in cleaned.reclaimed} >= {ReclaimKind.TABLE_VERSIONS, ReclaimKind.MANIFEST_VERSIONS}
+    assert s3_server.listed_versions(ddb_table, f"{ddb_location.prefix}/{person}") == before, "deleted now: say so"
+    again = opened(ddb_location)
+    assert names(again, "Person") == ["ann", "bob", "cid"]
+    with pytest.raises(HistoryGone):
+        again.nodes("Person", at=old).to_arrow()
+    commit_rows(again, {"Person": ["dee"]})
+    assert names(opened(ddb_location), "Person") == ["ann", "bob", "cid", "dee"]
+    assert again.verify().findings == ()
