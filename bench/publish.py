@@ -4,8 +4,9 @@
 
 One graph gets that many commits of one row in each of three tables; a copy is kept of how it was after 100. Then both
 are measured in turns, so that a busy machine slows all of them alike: a commit through the fence, and the bare Lance
-calls on a second copy of the same files (three staged appends with their commits, one merge-insert of the same rows).
-Times are medians. Tables are compacted every 100 commits, as maintenance would; the manifest does that itself.
+calls on a second copy of the same files: three staged appends with their commits, and one update of the manifest that
+writes the same rows and deletes the head row that they replace. Times are medians of the CPU time of the process, of
+all its threads. Tables are compacted every 100 commits, as maintenance would; the manifest does that itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import process_time
 
 import lance
 import pyarrow as pa
@@ -122,19 +123,41 @@ class Bare:
         session = Access().session
         self._tables = [lance.dataset(folder / table_directory(table_key), session=session) for table_key in TABLE_KEYS]
         self._manifest = lance.dataset(folder / DIRECTORY, session=session)
+        self._head = self._find_head()
 
     def commit(self, name: str) -> float:
-        """One commit; the seconds that Lance took for it."""
+        """One commit; the CPU seconds that Lance took for it."""
         rows = [one_row(name, table.schema) for table in self._tables]
-        merged = encode_rows(self._rows(name))
-        begin = perf_counter()
+        published = encode_rows(self._rows(name))
+        begin = process_time()
         self._tables = [self._append(table, row) for table, row in zip(self._tables, rows, strict=True)]
         small = sum(fragment.physical_rows < COMPACTED_ROWS for fragment in self._manifest.get_fragments())
         if small >= COMPACT_AT_FRAGMENTS:
             self._manifest.optimize.compact_files(target_rows_per_fragment=COMPACTED_ROWS)
-        builder = self._manifest.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
-        builder.conflict_retries(0).use_index(use_index=False).execute(merged)
-        return perf_counter() - begin
+            self._head = self._find_head()
+        self._publish(published)
+        return process_time() - begin
+
+    def _publish(self, rows: pa.Table) -> None:
+        """Write the rows, the new head row last, and delete the old one, in one version."""
+        new = lance_fragment.write_fragments(rows, self._manifest, mode="append", enable_stable_row_ids=True)
+        fragment_id, offset = self._head >> 32, self._head & 0xFFFFFFFF
+        holder = self._manifest.get_fragment(fragment_id)
+        assert holder is not None
+        left = holder.delete_rows([offset])
+        emptied, shrunk = ([fragment_id], []) if left is None else ([], [left])
+        update = LanceOperation.Update(emptied, shrunk, new, fields_modified=[])
+        version = self._manifest.version
+        self._manifest = LanceDataset.commit(self._manifest, update, read_version=version, max_retries=0)
+        newest = max(fragment.fragment_id for fragment in self._manifest.get_fragments())
+        self._head = (newest << 32) + len(rows) - 1
+
+    def _find_head(self) -> int:
+        """The address of the row that the next commit replaces."""
+        found = self._manifest.to_table(
+            columns=["object_id"], filter=f"object_id = 'graph_head:{MAIN}'", with_row_address=True
+        )
+        return int(found.column("_rowaddr")[0].as_py())
 
     def _append(self, table: LanceDataset, row: pa.Table) -> LanceDataset:
         fragments = lance_fragment.write_fragments(row, table, mode="append", enable_stable_row_ids=True)
@@ -227,10 +250,10 @@ def count_calls(graph: Fenced, work: Callable[[], object]) -> StorageCalls:
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """How long some work takes."""
-    begin = perf_counter()
+    """The CPU time that some work takes."""
+    begin = process_time()
     work()
-    return (perf_counter() - begin) * 1000
+    return (process_time() - begin) * 1000
 
 
 def measure(folder: Path, commits: int, rounds: int) -> list[Cost]:
@@ -286,13 +309,13 @@ def promises(shallow: Cost, deep: Cost) -> list[Promise]:
 def table(costs: list[Cost], kept: list[Promise]) -> str:
     """Everything as one text table."""
     rows: list[tuple[str, Callable[[Cost], str]]] = [
-        ("publish of 3 tables, ms", lambda cost: f"{cost.publish_ms:.1f}"),
-        ("the bare Lance calls, ms", lambda cost: f"{cost.bare_ms:.1f}"),
+        ("publish of 3 tables, CPU ms", lambda cost: f"{cost.publish_ms:.1f}"),
+        ("the bare Lance calls, CPU ms", lambda cost: f"{cost.bare_ms:.1f}"),
         ("  storage calls, reads + writes", lambda cost: _calls(cost.publish_calls)),
-        ("warm snapshot, ms", lambda cost: f"{cost.warm_snapshot_ms:.2f}"),
+        ("warm snapshot, CPU ms", lambda cost: f"{cost.warm_snapshot_ms:.2f}"),
         ("  storage calls, reads + writes", lambda cost: _calls(cost.warm_snapshot_calls)),
-        ("cold open and snapshot, ms", lambda cost: f"{cost.cold_open_ms:.1f}"),
-        ("create branch, ms", lambda cost: f"{cost.create_branch_ms:.1f}"),
+        ("cold open and snapshot, CPU ms", lambda cost: f"{cost.cold_open_ms:.1f}"),
+        ("create branch, CPU ms", lambda cost: f"{cost.create_branch_ms:.1f}"),
     ]
     lines = [f"{'commits':<44}" + "".join(f"{cost.commits:>12,}" for cost in costs)]
     lines += [f"{name:<44}" + "".join(f"{shown(cost):>12}" for cost in costs) for name, shown in rows]

@@ -78,3 +78,14 @@ def test_a_command_imports_only_what_it_uses(tmp_path: Path) -> None:
     )
     assert imported_by(code) & HEAVY == {"lance", "obstore", "pandas"}
     assert imported_by(code.replace("import pandas", "")) & HEAVY == {"lance", "obstore"}
+
+
+def test_a_process_that_only_writes_rows_imports_no_search(tmp_path: Path) -> None:
+    og.init(tmp_path / "g.og", "node A { x: String @key }")
+    code = (
+        f"import omnigraph as og\ngraph = og.open({str(tmp_path / 'g.og')!r}, embed=None, policy=None)\n"
+        "graph.load([{'type': 'A', 'data': {'x': '1'}}])\n"
+        "rooms = ('omnigraph.read.search', 'omnigraph.policy', 'omnigraph.write.merge')\n"
+        "assert not [name for name in rooms if name in sys.modules], sorted(sys.modules)"
+    )
+    assert "lance" in imported_by(code)

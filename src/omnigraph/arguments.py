@@ -11,7 +11,7 @@ import os
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, wraps
 from pathlib import Path
@@ -85,29 +85,43 @@ def check_calls(class_: Class) -> Class:
 
 @dataclass(frozen=True)
 class _ExpectedArguments:
-    """The annotations of a function. They are evaluated at the first call."""
+    """The annotations of a function. Each is evaluated when a call first gives its argument.
+
+    An annotation may name a class of a room that most calls do not need: to evaluate it imports the room.
+    """
 
     function: FunctionType
+    _annotations: dict[str, _Annotation] = field(default_factory=dict[str, _Annotation])
+    _checks: dict[str, _Check] = field(default_factory=dict[str, _Check])
 
     def refuse_wrong(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Raise ``ParameterError`` for the first wrong argument. Python itself refuses unknown and missing ones."""
-        checks = self._checks
         for name, value in (*zip(self._positional, args, strict=False), *kwargs.items()):
-            check = checks.get(name)
-            if check is not None and not check(value):
+            if value is None and name in self._none_by_default:
+                continue
+            check = self._checks.get(name) or self._make_check(name)
+            if not check(value):
                 raise _make_error(self.function.__name__, name, value, self._annotations[name])
 
+    def _make_check(self, name: str) -> _Check:
+        annotation = self._evaluate(self._texts.get(name, object))
+        self._annotations[name] = annotation
+        # Last, since another thread may use it at once.
+        self._checks[name] = check = _make_check(annotation)
+        return check
+
     @cached_property
-    def _checks(self) -> dict[str, _Check]:
-        return {name: _make_check(annotation) for name, annotation in self._annotations.items()}
+    def _texts(self) -> dict[str, object]:
+        return inspect.get_annotations(self.function)
 
     @cached_property
     def _positional(self) -> tuple[str, ...]:
         return tuple(inspect.signature(self.function).parameters)
 
     @cached_property
-    def _annotations(self) -> dict[str, _Annotation]:
-        return {name: self._evaluate(text) for name, text in inspect.get_annotations(self.function).items()}
+    def _none_by_default(self) -> frozenset[str]:
+        found = inspect.signature(self.function).parameters.values()
+        return frozenset(each.name for each in found if each.default is None)
 
     def _evaluate(self, annotation: object) -> _Annotation:
         if not isinstance(annotation, str):

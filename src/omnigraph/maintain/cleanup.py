@@ -14,12 +14,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Final, TypeVar
 
 from omnigraph.defaults import COMMITS_TO_KEEP
 from omnigraph.errors import NotFoundError, ParameterError, StorageError
-from omnigraph.maintain.cleanup_turns import TURN_SECONDS, CleanupTurns
+from omnigraph.maintain.cleanup_turns import LONGEST_TURN_SECONDS, TURN_SECONDS, CleanupTurns
 from omnigraph.maintain.orphans import (
     STALE_AFTER,
     OrphanFile,
@@ -309,16 +309,12 @@ class _CleanupRun:
         kept = plan.versions.get(location, frozenset())
         # After the plan: a fork that was made since then starts at what the plan keeps.
         protected = list_protected(self.manifest, location, self.unused_forks[location])
-        return {
-            each.branch: frozenset(
-                version
-                for version in each.versions
-                if version < self._find_head(plan, location, each)
-                and version not in kept
-                and (each.branch, version) not in protected
-            )
-            for each in self.existing[location]
-        }
+        found: dict[str, frozenset[int]] = {}
+        for each in self.existing[location]:
+            head = self._find_head(plan, location, each)
+            stay = kept.union(version for branch, version in protected if branch == each.branch)
+            found[each.branch] = frozenset(version for version in each.versions if version < head) - stay
+        return found
 
     def _find_head(self, plan: RetentionPlan, location: str, listed: BranchVersions) -> int:
         newest = max(listed.versions, default=0)
@@ -335,7 +331,7 @@ class _CleanupRun:
         while waiting:
             with self.turns.take_planned() as refs:
                 doomed = self._choose_versions(location)
-                until = monotonic() + TURN_SECONDS
+                work_until, over_at = thread_time() + TURN_SECONDS, monotonic() + LONGEST_TURN_SECONDS
                 is_over = False
                 while waiting and not is_over:
                     batch, waiting = waiting[:at_once], waiting[at_once:]
@@ -343,7 +339,7 @@ class _CleanupRun:
                     refs.check()
                     self.manifest.objects.delete_all([each.info.path for each in unneeded])
                     removed += unneeded
-                    is_over = monotonic() >= until
+                    is_over = thread_time() >= work_until or monotonic() >= over_at
         return removed
 
     # ----------------------------------------------------------------------------------------- orphans

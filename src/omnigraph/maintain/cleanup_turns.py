@@ -15,7 +15,9 @@ from omnigraph.storage.locks import HeldLock, find_turn_pause, refs_lock
 from omnigraph.write.commit import heal_all, list_sidecars
 
 TURN_SECONDS: Final = 0.02
-"""How long the work of a turn may take. The lock is held a little longer: a turn looks first whether its plan holds."""
+"""How much CPU time the deletions of a turn take. Before them a turn looks whether its plan still holds."""
+LONGEST_TURN_SECONDS: Final = 0.1
+"""How long the deletions of a turn may take by the clock, on a slow disk or a busy machine."""
 
 
 class CleanupTurns:
