@@ -6,27 +6,26 @@ A client that goes away cancels the deadline: a read stops at its next piece, a 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
-from time import monotonic
 from typing import Final, Literal, TypeAlias, TypeVar, cast
-from uuid import uuid4
 
 import anyio.to_thread
 import orjson
 from anyio import CapacityLimiter
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Receive
 
 from omnigraph.deadlines import MOST_SECONDS, Deadline
-from omnigraph.errors import Cancelled, Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
+from omnigraph.errors import Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
 from omnigraph.manifest.rows import MAIN, WriteKey
+from omnigraph.server.bodies import JSON as JSON  # routes name formats beside their work
+from omnigraph.server.bodies import media_type_of, parse_query_string, read_json, save_upload
 from omnigraph.server.deferred import defer, read_preference
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
 from omnigraph.server.gate import PLACE, Gate, RouteAccess, check_access, require_types_asked
@@ -34,11 +33,11 @@ from omnigraph.server.hosting import HostedGraph, Hosting, RunningRequest, Serve
 from omnigraph.server.idempotency import KEY_HEADER, read_write_key
 from omnigraph.server.operations import RunningOperation
 from omnigraph.server.request_log import RequestRecord
-from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model, parse_json_body
+from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model
+from omnigraph.server.streams import CountedStream, send_chunks
 from omnigraph.server.tokens import Token
 from omnigraph.write.commit import make_write_key
 
-JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -53,8 +52,6 @@ Kind: TypeAlias = Literal["read", "write", "stream", "feed"]
 Value = TypeVar("Value")
 
 _TIMEOUT_HEADER: Final = "omnigraph-timeout-ms"
-_CHUNKS_AHEAD: Final = 2
-_IDLE_SECONDS: Final = 30
 _COMMIT_ID_LENGTH: Final = 26
 
 
@@ -204,8 +201,8 @@ async def _answer_at_once(route: Route, request: Request, hosting: Hosting) -> R
     state = _state_of(request)
     body: RequestModel = NoFields()
     if route.body is not None:
-        body, _ = await _read_json(route.body, request, state.settings.limits.body_bytes)
-    query = build_model(route.query, _parse_query_string(request), is_text=True)
+        body, _ = await read_json(route.body, request, state.settings.limits, state.settings.limits.body_bytes)
+    query = build_model(route.query, parse_query_string(request), is_text=True)
     answer = route.work(
         ServerCall(hosting, state, None, nobody, {}, query, body, None, JSON, request_id, Gate(nobody, None))
     )
@@ -275,8 +272,8 @@ async def _perform(route: Route, request: Request, receive: Receive, call: Serve
             headers = _list_headers(route, call, answer, etag)
             if answer.stream is None:
                 return Response(body, answer.status, headers, JSON)
-            chunks = _send_chunks(body, answer.stream, deadline)
-            return _StreamResponse(chunks, answer, headers, deadline, admitted.pop_all())
+            chunks = send_chunks(body, answer.stream, deadline)
+            return CountedStream(chunks, answer.status, headers, answer.media_type, deadline, admitted.pop_all())
     finally:
         if call.upload is not None:
             call.upload.unlink(missing_ok=True)
@@ -331,22 +328,24 @@ async def _read_call(
 ) -> ServerCall:
     state = _state_of(request)
     limits = state.settings.limits
-    given = _parse_query_string(request)
+    given = parse_query_string(request)
     body: RequestModel = NoFields()
     data = b""
     upload: Path | None = None
     query_model = route.query
     if route.body is not None:
         if route.upload is None:
-            body, data = await _read_json(route.body, request, limits.body_bytes)
-        elif _media_type_of(request) in UPLOADS:
+            body, data = await read_json(route.body, request, limits, limits.body_bytes)
+        elif media_type_of(request) in UPLOADS:
             query_model = route.upload
         else:
-            body, data = await _read_json(route.body, request, limits.json_load_bytes, " or ".join((JSON, *UPLOADS)))
+            body, data = await read_json(
+                route.body, request, limits, limits.json_load_bytes, " or ".join((JSON, *UPLOADS))
+            )
     query = build_model(query_model, given, is_text=True)
     await _check_branches(route, request, hosted, gate, (body, query))
     if query_model is route.upload:
-        upload = await _save_upload(request, hosting)
+        upload = await save_upload(request, limits, hosting.uploads)
     try:
         header = request.headers.get(KEY_HEADER)
         asked = (request.url.path, request.url.query)
@@ -360,22 +359,6 @@ async def _read_call(
     return ServerCall(
         hosting, state, hosted, gate.token, path, query, body, upload, accept, request_id, gate, key, headers
     )
-
-
-def _media_type_of(request: Request) -> str:
-    return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-
-
-async def _read_json(
-    model: type[RequestModel], request: Request, most: int, known: str = JSON
-) -> tuple[RequestModel, bytes]:
-    """Read a body of JSON; return its fields and its bytes."""
-    media_type = _media_type_of(request)
-    if media_type != JSON:
-        raise RequestError(415, "unsupported_media_type", f"a body of type '{media_type}'", hint=f"send {known}")
-    data = await read_body(request, most)
-    depth = _state_of(request).settings.limits.json_depth
-    return build_model(model, parse_json_body(data, depth), is_text=False), data
 
 
 async def _check_branches(
@@ -396,78 +379,6 @@ async def _check_branches(
         check()
     else:
         await anyio.to_thread.run_sync(check)
-
-
-def _parse_query_string(request: Request) -> dict[str, object]:
-    """Return the parameters; one that is given several times is a list."""
-    parameters = request.query_params
-    return {
-        name: values if len(values) > 1 else values[0]
-        for name in parameters
-        if (values := parameters.getlist(name)) != [""]
-    }
-
-
-async def read_body(request: Request, most: int) -> bytes:
-    """Read a body of at most so many bytes, counted while they arrive."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in _read_parts(request, most):
-        size += len(part)
-        parts.append(part)
-    return b"".join(parts)
-
-
-async def _read_parts(request: Request, most: int) -> AsyncGenerator[bytes]:
-    declared = request.headers.get("content-length", "")
-    size = int(declared) if declared.isascii() and declared.isdigit() else 0
-    received = 0
-    if size <= most:
-        async for part in _watch_speed(request):
-            received += len(part)
-            if received > most:
-                break
-            yield part
-    if max(size, received) > most:
-        raise RequestError(413, "body_too_large", f"the body has more than {most:,} bytes", hint="send less at once")
-
-
-async def _watch_speed(request: Request) -> AsyncGenerator[bytes]:
-    """Receive a body; end with an error if too little of it arrives within a window of time."""
-    limits = _state_of(request).settings.limits
-    parts = request.stream()
-    received, end = 0, monotonic() + limits.body_window_seconds
-    while True:
-        try:
-            async with asyncio.timeout(max(0.0, end - monotonic())):
-                part = await anext(parts, None)
-        except TimeoutError:
-            raise RequestError(
-                408,
-                "body_too_slow",
-                "the body arrives too slowly",
-                hint="send it faster",
-                headers={"Connection": "close"},
-            ) from None
-        if part is None:
-            return
-        received += len(part)
-        if received >= limits.body_window_bytes:
-            received, end = 0, monotonic() + limits.body_window_seconds
-        yield part
-
-
-async def _save_upload(request: Request, hosting: Hosting) -> Path:
-    """Save a body to a file, decoded or not: a load tells by its first bytes how it is compressed."""
-    path = hosting.uploads / uuid4().hex
-    try:
-        with path.open("xb") as file:
-            async for part in _read_parts(request, _state_of(request).settings.limits.load_bytes):
-                await anyio.to_thread.run_sync(file.write, part)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return path
 
 
 def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: bool) -> float:
@@ -575,61 +486,3 @@ def _list_headers(route: Route, call: ServerCall, answer: Answer, etag: str | No
     if route.successor is not None:
         headers |= {"Deprecation": "true", "Link": f'<{route.successor}>; rel="successor-version"'}
     return headers
-
-
-class _StreamResponse(StreamingResponse):
-    """A stream that counts as under way until its last byte is sent, or its reader is gone."""
-
-    def __init__(
-        self,
-        chunks: AsyncIterator[bytes],
-        answer: Answer,
-        headers: Mapping[str, str],
-        deadline: Deadline,
-        admitted: AsyncExitStack,
-    ) -> None:
-        super().__init__(chunks, answer.status, headers, answer.media_type)
-        self._deadline = deadline
-        self._admitted = admitted
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream."""
-        async with self._admitted:
-            try:
-                await super().__call__(scope, receive, send)
-            finally:
-                self._deadline.cancel()
-
-
-async def _send_chunks(first: bytes, rest: Iterator[bytes], deadline: Deadline) -> AsyncIterator[bytes]:
-    """Send what a thread computes. It stays two chunks ahead at most, and a reader that takes nothing is dropped."""
-    loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_CHUNKS_AHEAD)
-
-    def put(item: bytes | BaseException | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result(_IDLE_SECONDS)
-
-    def produce() -> None:
-        try:
-            with deadline:
-                for chunk in rest:
-                    put(chunk)
-            put(None)
-        except Cancelled:
-            pass
-        except Exception as error:  # noqa: BLE001  whoever reads the queue raises it
-            with suppress(TimeoutError):
-                put(error)
-
-    yield first
-    producer = threading.Thread(target=produce, name="omnigraph-stream", daemon=True)
-    producer.start()
-    try:
-        while (item := await queue.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        deadline.cancel()
-        while not queue.empty():
-            queue.get_nowait()
