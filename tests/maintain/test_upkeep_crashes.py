@@ -21,6 +21,7 @@ from omnigraph.maintain.cleanup import cleanup
 from omnigraph.manifest.branches import fork_table
 from omnigraph.storage import tables
 from omnigraph.storage.locks import branch_lock
+from omnigraph.storage.tables import upkeep as table_upkeep
 from omnigraph.write.commit.sidecars import list_sidecars
 from tests.crash import fresh_copy, kill_at, record, run, some_crashes
 from tests.deleting import delete_where
@@ -62,7 +63,7 @@ def leave_indexed(graph: Graph) -> None:
 
 def tend_at(uri: str) -> None:
     """What a writer does after its commit; so many fragments are many here."""
-    tables.MANY_SMALL_FRAGMENTS = 3  # pyright: ignore[reportConstantRedefinition]  in a process of its own
+    table_upkeep.MANY_SMALL_FRAGMENTS = 3  # pyright: ignore[reportConstantRedefinition]  in a process of its own
     open_unhealed(uri).do_upkeep()
 
 
