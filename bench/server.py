@@ -1,6 +1,7 @@
-"""What HTTP adds: a warm query and a mutation over a server beside the same call in the process, and rows as Arrow.
+"""What HTTP and a policy add: each call over a server beside the same call in this process, with its ceiling.
 
-``python -m bench.server`` prints CPU milliseconds of the server and of the client: waiting depends on the machine.
+``python -m bench.server`` prints CPU milliseconds of the server and of the client: waiting depends on the machine. Each
+figure is the median of several rounds, and the two calls of a line take turns, so that both see the same machine.
 """
 
 from __future__ import annotations
@@ -13,36 +14,41 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pyarrow as pa
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.policy import Action, PolicyQuestion, load_policy
+from omnigraph.server import Role, create_token
 
 SCHEMA = "node Person { name: String @key  age: I64  score: F64 }\nnode Note { text: String }"
 QUERY = "query old($age: I64) { match { $p: Person  $p.age = $age } return { $p.name, $p.score } limit 20 }"
 ADD = "query add($text: String) { insert Note { text: $text } }"
+POLICY = """
+version: 1
+groups: {team: [act-ines]}
+protected_branches: [release]
+rules:
+  - {id: team-reads, allow: {actors: {group: team}, actions: [read, export, invoke_query]}}
+  - {id: team-writes, allow: {actors: {group: team}, actions: [change], branch_scope: unprotected}}
+  - {id: no-secrets, deny: {actors: {any: true}, actions: [read, change], types: ["node:Secret"]}}
+"""
 ROWS = int(os.environ.get("OMNIGRAPH_BENCH_ROWS", "2000000"))
-ROUNDS = int(os.environ.get("OMNIGRAPH_BENCH_ROUNDS", "200"))
+ROUNDS = int(os.environ.get("OMNIGRAPH_BENCH_ROUNDS", "9"))
+CALLS = 25
+"""Calls of one round."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def serving(path: Path) -> Generator[tuple[str, int]]:
+def serving(path: Path, *words: str) -> Generator[tuple[str, int]]:
     """Serve a graph in a process of its own; yield its URL and the id of the process."""
-    command = [
-        sys.executable,
-        "-m",
-        "omnigraph",
-        "serve",
-        "-g",
-        str(path),
-        "--bind",
-        "127.0.0.1:0",
-        "--unauthenticated",
-    ]
+    command = [sys.executable, "-m", "omnigraph", "serve", "-g", str(path), "--bind", "127.0.0.1:0", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         found = re.search(r"at (http://\S+)", process.stderr.readline())
@@ -54,73 +60,121 @@ def serving(path: Path) -> Generator[tuple[str, int]]:
 
 
 def cpu_of(pid: int) -> float:
-    """The CPU seconds of a process so far."""
+    """The CPU seconds of a process so far, to the nanosecond where the kernel tells."""
+    schedstat = Path(f"/proc/{pid}/task")
+    if schedstat.is_dir():
+        spent = [int((task / "schedstat").read_text().split()[0]) for task in schedstat.iterdir()]
+        return sum(spent) / 1e9
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def measure(call: Callable[[int], object], pid: int | None) -> tuple[float, float]:
-    """The CPU milliseconds of a call: of this process, and of the server."""
-    for number in range(20):
-        call(-number - 1)
-    here, there = time.process_time(), 0.0 if pid is None else cpu_of(pid)
-    for number in range(ROUNDS):
-        call(number)
-    spent = time.process_time() - here, 0.0 if pid is None else cpu_of(pid) - there
-    return spent[0] * 1000 / ROUNDS, spent[1] * 1000 / ROUNDS
-
-
-def print_pair(
-    name: str, make: Callable[[Graph], Callable[[int], object]], local: Graph, remote: Graph, pid: int
-) -> None:
+def print_pair(name: str, call: Callable[[Graph, int], object], local: Graph, remote: Graph, pid: int) -> None:
     """Print a call in this process beside the same call over HTTP."""
-    inside, _ = measure(make(local), None)
-    client, server = measure(make(remote), pid)
+    numbers = count()
+    for _ in range(2 * CALLS):
+        call(local, next(numbers))
+        call(remote, next(numbers))
+    inside, client, server = list[float](), list[float](), list[float]()
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        for _ in range(CALLS):
+            call(local, next(numbers))
+        inside.append((time.process_time() - began) * 1000 / CALLS)
+        here, there = time.process_time(), cpu_of(pid)
+        for _ in range(CALLS):
+            call(remote, next(numbers))
+        client.append((time.process_time() - here) * 1000 / CALLS)
+        server.append((cpu_of(pid) - there) * 1000 / CALLS)
+    added = median(server) - median(inside)
+    ceiling = 3.0 if "mutation" in name else 1.5
     print(
-        f"{name:<22} in process {inside:7.2f} ms   over HTTP: server {server:7.2f} ms, client {client:7.2f} ms   "
-        f"added to the server {server - inside:+6.2f} ms"
+        f"{name:<32} in process {median(inside):6.2f} ms   server {median(server):6.2f} ms, client "
+        f"{median(client):5.2f} ms   added {added:+6.2f} ms   {judge(added <= ceiling, f'ceiling {ceiling} ms')}"
     )
+
+
+def judge(is_kept: bool, ceiling: str) -> str:  # noqa: FBT001  one place
+    """Say whether a ceiling holds."""
+    return f"{ceiling} {'ok' if is_kept else 'MISSED'}"
 
 
 def print_rows(local: Graph, remote: Graph, pid: int) -> None:
     """Print how fast the rows of a type come as Arrow."""
-    began = time.process_time()
+    inside, cpu, clock = list[float](), list[float](), list[float]()
     megabytes = local.nodes("Person").to_arrow().nbytes / 1e6
-    inside = time.process_time() - began
-    clock, cpu = time.perf_counter(), cpu_of(pid)
     remote.nodes("Person").to_arrow()
-    clock, cpu = time.perf_counter() - clock, cpu_of(pid) - cpu
+    for _ in range(3):
+        began = time.process_time()
+        local.nodes("Person").to_arrow()
+        inside.append(time.process_time() - began)
+        at, spent = time.perf_counter(), cpu_of(pid)
+        remote.nodes("Person").to_arrow()
+        clock.append(time.perf_counter() - at)
+        cpu.append(cpu_of(pid) - spent)
+    rate = megabytes / median(cpu)
     print(
-        f"Arrow rows, {megabytes:.0f} MB: in process {megabytes / inside:.0f} MB per CPU second; over HTTP "
-        f"{megabytes / cpu:.0f} MB per CPU second of the server, {megabytes / clock:.0f} MB/s on the clock"
+        f"{f'Arrow rows, {megabytes:.0f} MB':<32} in process {megabytes / median(inside):.0f} MB per CPU second   "
+        f"server {rate:.0f} MB per CPU second, {megabytes / median(clock):.0f} MB/s on the clock   "
+        f"{judge(rate >= 300, 'ceiling 300 MB per CPU second')}"
     )
 
 
+def print_questions() -> None:
+    """Print what a question to a policy costs."""
+    policy = load_policy(POLICY, "g")
+    for name, branch in (("a new question", "branch-{}"), ("asked before", "main")):
+        spent: list[float] = []
+        for number in range(ROUNDS):
+            began = time.process_time()
+            for each in range(CALLS):
+                policy.decide(PolicyQuestion("act-ines", Action.READ, branch.format(number * CALLS + each)))
+            spent.append((time.process_time() - began) * 1000 / CALLS)
+        least = median(spent)
+        print(f"{f'ask the policy, {name}':<32} {least:8.3f} ms   {judge(least <= 0.3, 'ceiling 0.3 ms')}")
+
+
+def build(path: Path) -> Graph:
+    """Build the graph that is read."""
+    graph = omnigraph.init(path, SCHEMA)
+    numbers = np.arange(ROWS)
+    columns = {
+        "name": pa.array(numbers.astype(str)),
+        "age": pa.array(numbers % 5000),
+        "score": pa.array(numbers / 7),
+    }
+    graph.load(nodes={"Person": pa.table(columns)}, indexes="never")
+    return graph
+
+
 def main() -> None:
-    """Build a graph, serve it, and print the lines."""
+    """Build a graph, serve it with and without a policy, and print the lines."""
+    print(f"load of the machine: {os.getloadavg()[0]:.0f}; {ROWS:,} rows; medians of {ROUNDS} x {CALLS} calls")
+    print_questions()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "g.og"
-        local = omnigraph.init(path, SCHEMA)
-        numbers = np.arange(ROWS)
-        columns = {
-            "name": pa.array(numbers.astype(str)),
-            "age": pa.array(numbers % 5000),
-            "score": pa.array(numbers / 7),
-        }
-        table = pa.table(columns)
-        local.load(nodes={"Person": table}, indexes="never")
-        with serving(path) as (url, pid), omnigraph.open(url, timeout=600) as remote:
-            print_pair(
-                "warm query, 20 rows",
-                lambda g: lambda n: g.query(QUERY, params={"age": n % 3}).rows,
-                local,
-                remote,
-                pid,
-            )
-            print_pair(
-                "mutation, 1 row", lambda g: lambda n: g.mutate(ADD, params={"text": str(n)}), local, remote, pid
-            )
-            print_rows(local, remote, pid)
+        path, tokens, policy = (Path(folder) / name for name in ("g.og", "tokens.json", "policy.yaml"))
+        # A graph of its own: two processes that write one graph in turns read each other's commits.
+        local = build(Path(folder) / "local.og")
+        build(path).close()
+        policy.write_text(POLICY)
+        token = create_token(tokens, "act-ines", Role.WRITE, None, None)[1]
+        for name, words in (
+            ("", ("--tokens", str(tokens))),
+            (", policy", ("--tokens", str(tokens), "--policy", str(policy))),
+        ):
+            with serving(path, *words) as (url, pid), omnigraph.open(url, token=token, timeout=600) as remote:
+                print_pair(
+                    f"warm query, 20 rows{name}",
+                    lambda g, n: g.query(QUERY, params={"age": n % 3}).rows,
+                    local,
+                    remote,
+                    pid,
+                )
+                print_pair(
+                    f"mutation, 1 row{name}", lambda g, n: g.mutate(ADD, params={"text": str(n)}), local, remote, pid
+                )
+                if not name:
+                    print_rows(local, remote, pid)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,9 @@ class RemoteBase(Graph):
         commit = answer.get("commit")
         if commit is None:
             return None
+        details = answer.get("commit_details")
+        if isinstance(details, Mapping):
+            self._remember(to_commit_of_wire(details))
         try:
             return self._find_commit_by_id(str(commit))
         except ServerUnavailable as error:

@@ -171,6 +171,8 @@ def _list_headers(asked: Request, key: str | None, remaining: float | None) -> d
         "Accept": asked.accept,
         "Content-Type": asked.content_type if has_content else None if asked.body is None else JSON,
         "Idempotency-Key": key,
+        # The commit comes with the answer, and need not be asked for.
+        "Prefer": None if key is None else "return=representation",
         "Omnigraph-Timeout-Ms": None if remaining is None else str(max(1, int(remaining * 1000))),
         "Range": asked.byte_range,
     }

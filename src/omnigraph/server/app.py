@@ -37,6 +37,7 @@ from omnigraph.server.tokens import Token
 
 OPENAPI_PATH: Final = "/openapi.json"
 MCP_PATH: Final = "/graphs/{graph_id}/mcp"
+_GRAPH: Final = "{graph_id}"
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PUBLIC: Final = frozenset({OPENAPI_PATH, *(route.path for route in ROUTES if route.is_public)})
 _SESSION_PATH: Final = "/session"
@@ -153,12 +154,32 @@ def _list_methods(app: FastAPI, scope: Scope) -> set[str]:
     return found
 
 
+class DirectRoutes:
+    """Finds most routes by their path without a search: those that have no parameter but the graph.
+
+    The router of the application finds the others, and says what is wrong with paths and methods that nobody has.
+    """
+
+    def __init__(self) -> None:
+        found = {(route.method, route.path): route for route in ROUTES if "{" not in route.path.replace(_GRAPH, "", 1)}
+        self._routes: Final = found
+
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+        """Return a route and the parameters in its path."""
+        if not path.startswith("/graphs/"):
+            return None
+        graph_id, slash, rest = path[len("/graphs/") :].partition("/")
+        route = self._routes.get((method, f"/graphs/{_GRAPH}{slash}{rest}")) if graph_id else None
+        return None if route is None else (route, {"graph_id": graph_id})
+
+
 class RequestFrame:
     """Plain ASGI, so that a client that goes away is noticed inside: ids, hosts, draining, tokens and headers."""
 
     def __init__(self, app: ASGIApp, hosting: Hosting) -> None:
         self._app = app
         self._hosting = hosting
+        self._direct = DirectRoutes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -191,7 +212,7 @@ class RequestFrame:
         scope, request_id = request.scope, record.request_id
         try:
             refusal = self._refuse(request, state, is_health=is_health)
-            await (refusal or self._app)(scope, receive, framed)
+            await (refusal or self._answer)(scope, receive, framed)
         except Exception as error:
             if framed.is_started:
                 # The status is sent: only a connection that ends early can say that the answer is not whole.
@@ -202,6 +223,15 @@ class RequestFrame:
             if framed.status == HTTPStatus.UNAUTHORIZED:
                 state.admission.record_failed_login(record.address)
             state.log.record_end(record, framed.status)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._direct.find(str(scope["method"]), str(scope["path"]))
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        route, scope["path_params"] = found
+        response = await answer_request(route, Request(scope, receive, send), self._hosting)
+        await response(scope, receive, send)
 
     def _refuse(self, request: Request, state: ServerState, *, is_health: bool) -> Response | None:
         """Return the answer to a request that goes no further; otherwise note whose it is."""

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar, cast
 
@@ -26,7 +27,7 @@ from omnigraph.errors import Json, MergeConflicts, OmniGraphError, ParameterErro
 from omnigraph.manifest.rows import MAIN, WriteKey
 from omnigraph.server.bodies import JSON as JSON  # routes name formats beside their work
 from omnigraph.server.bodies import media_type_of, parse_query_string, read_json, save_upload
-from omnigraph.server.deferred import defer, read_preference
+from omnigraph.server.deferred import defer, read_preference, wants_representation
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
 from omnigraph.server.gate import PLACE, Gate, RouteAccess, check_access, require_types_asked
 from omnigraph.server.hosting import HostedGraph, Hosting, RunningRequest, ServerState
@@ -36,6 +37,7 @@ from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model
 from omnigraph.server.streams import CountedStream, send_chunks
 from omnigraph.server.tokens import Token
+from omnigraph.server.wire import CHUNK_BYTES
 from omnigraph.write.commit import make_write_key
 
 NDJSON: Final = "application/x-ndjson"
@@ -96,6 +98,11 @@ class ServerCall:
         """The graph that the path names."""
         assert self.hosted is not None, "only routes below a graph ask for it"
         return self.hosted
+
+    @property
+    def wants_commit(self) -> bool:
+        """Whether the answer to a write has the commit itself, and not only its id."""
+        return wants_representation(self.headers.get("prefer"))
 
     def fields(self, model: type[Fields]) -> Fields:
         """The fields of the request, from the body or else from the query string."""
@@ -271,7 +278,7 @@ async def _perform(route: Route, request: Request, receive: Receive, call: Serve
             _record_answer(_record_of(request), call, answer)
             headers = _list_headers(route, call, answer, etag)
             if answer.stream is None:
-                return Response(body, answer.status, headers, JSON)
+                return Response(body, answer.status, headers, answer.media_type)
             chunks = send_chunks(body, answer.stream, deadline)
             return CountedStream(chunks, answer.status, headers, answer.media_type, deadline, admitted.pop_all())
     finally:
@@ -292,13 +299,24 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
         answer = route.work(call)
         require_types_asked(route.access, call.gate)
         if answer.stream is not None:
-            # The first piece is computed before the status is sent, so that most errors still have a body.
-            return answer, next(answer.stream, b"")
+            return _begin_stream(answer, answer.stream)
     body = orjson.dumps({**answer.fields, "request_id": call.request_id})
     most = call.state.settings.limits.result_bytes
     if route.kind_of(call) == "read" and len(body) > most:
         raise too_large(f"the answer has {len(body):,} bytes; at most {most:,} are sent as JSON")
     return answer, body
+
+
+def _begin_stream(answer: Answer, stream: Iterator[bytes]) -> tuple[Answer, bytes]:
+    """Compute the first piece before the status is sent, so that most errors still have a body.
+
+    A short stream ends with it: it is sent whole, and needs no thread of its own. Events come when they come.
+    """
+    first = next(stream, b"")
+    if answer.media_type == EVENTS or len(first) >= CHUNK_BYTES:
+        return answer, first
+    second = next(stream, None)
+    return replace(answer, stream=None if second is None else chain((second,), stream)), first
 
 
 def too_large(message: str) -> ResultTooLarge:

@@ -38,6 +38,11 @@ def read_preference(header: str | None) -> float | None:
     return 0.0 if "respond-async" in parts else None
 
 
+def wants_representation(header: str | None) -> bool:
+    """Whether a client prefers what a write made to its id."""
+    return any(part.strip().lower() == "return=representation" for part in (header or "").split(","))
+
+
 async def defer(hosting: Hosting, running: RunningOperation, seconds: float, uri: str, perform: Perform) -> Response:
     """Work in the background; answer with the result if it is there in time, or else with the operation."""
     task = asyncio.create_task(_run(hosting, running, perform))

@@ -28,7 +28,8 @@ from omnigraph.read.rows import INLINE_PREFIX, to_json_rows
 from omnigraph.storage.arrow_schema import arrow_type
 
 _LARGEST_SAFE: Final = 2**53 - 1
-_CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 20
+"""About how many bytes of a stream are sent at once."""
 _BATCH_ROWS: Final = 4_096
 _SCALARS: Final[Mapping[str, str]] = {
     str(arrow_type(ValueType(scalar))): str(scalar) for scalar in Scalar if scalar not in (Scalar.BLOB, Scalar.VECTOR)
@@ -65,6 +66,13 @@ def commit_to_wire(commit: Commit) -> dict[str, Json]:
         "txn": None if commit.txn is None else f"{commit.txn[0]}:{commit.txn[1]}",
         "upkeep": commit.upkeep,
     }
+
+
+def made_commit_to_wire(commit: Commit | None, *, is_whole: bool) -> dict[str, Json]:
+    """Return the id of the commit that a write made; with ``is_whole`` also the commit itself."""
+    if commit is None or not is_whole:
+        return {"commit": id_of(commit)}
+    return {"commit": commit.id, "commit_details": commit_to_wire(commit)}
 
 
 def branch_to_wire(branch: Branch, *, is_protected: bool) -> dict[str, Json]:
@@ -191,7 +199,7 @@ def join_chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         waiting.append(piece)
         size += len(piece)
-        if size >= _CHUNK_BYTES:
+        if size >= CHUNK_BYTES:
             yield b"".join(waiting)
             waiting, size = [], 0
     yield b"".join(waiting)

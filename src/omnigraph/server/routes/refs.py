@@ -16,7 +16,7 @@ from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import conflict_to_wire, to_snake_case
 from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_graph
 from omnigraph.server.requests import RequestModel, WriteFields, parse_txn
-from omnigraph.server.wire import branch_to_wire, id_of, tag_to_wire
+from omnigraph.server.wire import branch_to_wire, id_of, made_commit_to_wire, tag_to_wire
 from omnigraph.write.merge import Counts, MergeResult
 
 
@@ -173,7 +173,7 @@ def _merge_to_wire(call: ServerCall, result: MergeResult, branch: str) -> dict[s
     return {
         **outcome,
         "actor_id": call.token.actor,
-        "commit": id_of(result.commit),
+        **made_commit_to_wire(result.commit, is_whole=call.wants_commit),
         "replayed": result.replayed,
         "base": result.base,
         "source_commit": result.source,

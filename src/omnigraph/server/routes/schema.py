@@ -12,7 +12,7 @@ from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import RequestError
 from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_graph, ask_place
 from omnigraph.server.requests import ReadPlace, RequestModel, parse_txn, to_schema_source
-from omnigraph.server.wire import catalog_to_wire, id_of
+from omnigraph.server.wire import catalog_to_wire, id_of, made_commit_to_wire
 
 
 class SchemaPlace(ReadPlace):
@@ -94,7 +94,7 @@ def apply_new_schema(call: ServerCall) -> Answer:
             "manifest_version": graph.snapshot().manifest_version,
             "steps": [step.to_json() for step in applied.steps],
             "actor_id": call.token.actor,
-            "commit": commit,
+            **made_commit_to_wire(applied.commit, is_whole=call.wants_commit),
             "replayed": applied.replayed,
         },
         commit,

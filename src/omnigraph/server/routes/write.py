@@ -20,7 +20,7 @@ from omnigraph.server.calls import TAR, Answer, Route, ServerCall
 from omnigraph.server.gate import Action, RouteAsk, ask_all
 from omnigraph.server.requests import RequestModel, WriteFields, parse_txn, to_query_source
 from omnigraph.server.uploads import UploadedInput, open_archive, open_lines
-from omnigraph.server.wire import id_of
+from omnigraph.server.wire import id_of, made_commit_to_wire
 from omnigraph.write.load import LoadResult
 from omnigraph.write.row_values import only_inline_blobs
 
@@ -109,7 +109,7 @@ def run_mutation(call: ServerCall) -> Answer:
             "affected_nodes": result.affected_nodes,
             "affected_edges": result.affected_edges,
             "actor_id": call.token.actor,
-            "commit": commit,
+            **made_commit_to_wire(result.commit, is_whole=call.wants_commit),
             "replayed": result.replayed,
         },
         commit,
@@ -160,7 +160,7 @@ def run_transaction(call: ServerCall) -> Answer:
             "affected_nodes": result.affected_nodes,
             "affected_edges": result.affected_edges,
             "actor_id": call.token.actor,
-            "commit": commit,
+            **made_commit_to_wire(result.commit, is_whole=call.wants_commit),
             "replayed": result.replayed,
             "steps": steps,
         },
@@ -211,6 +211,7 @@ def run_load(call: ServerCall) -> Answer:
     return Answer(
         {
             **_load_to_wire(result),
+            **made_commit_to_wire(result.commit, is_whole=call.wants_commit),
             "uri": call.graph.uri,
             "base_branch": asked.from_ or MAIN,
             "branch_created": is_new and not asked.check,
@@ -249,7 +250,6 @@ def _load_to_wire(result: LoadResult) -> dict[str, Json]:
         "branch": result.branch,
         "mode": result.mode,
         "tables": [{"table_key": str(key), "rows_loaded": count} for key, count in counts.items()],
-        "commit": id_of(result.commit),
         "nodes": dict(result.nodes),
         "edges": dict(result.edges),
         "rejected": result.rejected,
