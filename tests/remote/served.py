@@ -121,7 +121,11 @@ def start_process(first: Path, limits: Limits = LIMITS) -> ServerProcess:
     assert process.stderr is not None
     said = process.stderr.readline()
     found = re.search(r"at (http://127\.0\.0\.1:\d+)\n", said)
-    assert found is not None, said + process.stderr.read()
+    if found is None:
+        process.kill()
+        raise AssertionError(said + process.stderr.read())
+    # It follows SIGHUP from the time on at which it answers.
+    assert httpx.get(f"{found.group(1)}/healthz", timeout=SECONDS).status_code == 200
     return ServerProcess(folder, process, found.group(1), token, graphs)
 
 

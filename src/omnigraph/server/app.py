@@ -212,7 +212,7 @@ class RequestFrame:
         scope, request_id = request.scope, record.request_id
         try:
             refusal = self._refuse(request, state, is_health=is_health)
-            await (refusal or self._answer)(scope, receive, framed)
+            await (refusal or self._dispatch)(scope, receive, framed)
         except Exception as error:
             if framed.is_started:
                 # The status is sent: only a connection that ends early can say that the answer is not whole.
@@ -224,7 +224,7 @@ class RequestFrame:
                 state.admission.record_failed_login(record.address)
             state.log.record_end(record, framed.status)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = self._direct.find(str(scope["method"]), str(scope["path"]))
         if found is None:
             await self._app(scope, receive, send)
