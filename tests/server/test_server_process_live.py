@@ -92,3 +92,23 @@ def test_zero_configuration_and_a_taken_port(graph_path: Path) -> None:
         assert "cannot listen at" in other.stderr
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(WAIT) == 0
+
+
+# The child gets a signal to read its configuration as soon as it has said that it serves.
+HURRIED = """
+import os, signal, sys
+from omnigraph.cli.app import main
+from omnigraph.server import process
+announce = process._announce_start
+def announce_and_hurry(*args):
+    announce(*args)
+    os.kill(os.getpid(), signal.SIGHUP)
+process._announce_start = announce_and_hurry
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_server_that_says_it_serves_can_be_told_to_reload(graph_path: Path) -> None:
+    with start_server(graph=graph_path, program=HURRIED) as server, httpx.Client(timeout=WAIT) as http:
+        assert http.get(f"{server.url}/healthz").status_code == 200
+        assert server.stop() == 0

@@ -61,8 +61,8 @@ def serve(
         listener = _listen(settings)
         server = _DrainingServer(_make_config(hosting), hosting)
         served = [hosted.uri for hosted in hosting.state.graphs.values()]
-        _announce_start(settings, served, listener, hosting.run, token, announce)
         with _follow_changes(hosting):
+            _announce_start(settings, served, listener, hosting.run, token, announce)
             server.run([listener])
         return server.exit_code
     finally:
@@ -91,6 +91,8 @@ def _serve_with_workers(
 
 def _run_worker(job: WorkerJob, listener: socket.socket, take_server: Callable[[uvicorn.Server], None]) -> int:
     """Serve in the process of one worker."""
+    # A worker that starts reads its configuration in any case.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     hosting, _ = open_hosting(job.read_share(), job.read_share, job.run)
     try:
         server = _DrainingServer(_make_config(hosting), hosting, is_worker=True)
