@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 import time
 import weakref
@@ -18,7 +19,7 @@ from typing_extensions import Buffer
 
 from omnigraph.deadlines import check_deadline, find_remaining_seconds, observe
 from omnigraph.errors import DeadlineExceeded, Json, OmniGraphError, OutcomeUnknown, ServerUnavailable
-from omnigraph.remote.error_bodies import make_unreachable, to_error
+from omnigraph.remote.error_bodies import UNREACHABLE_HINT, make_unreachable, to_error
 from omnigraph.remote.graph_url import GraphUrl
 
 JSON: Final = "application/json"
@@ -34,8 +35,10 @@ _LONGEST_SECONDS: Final = 3600.0
 _GRACE_SECONDS: Final = 5.0
 """The server ends work in time by itself: it is asked what happened before the connection is given up."""
 _PAUSES: Final = (0.2, 1.0)
+_LONGEST_PAUSE: Final = 10.0
 _AHEAD_BYTES: Final = 1 << 20
 _UNAVAILABLE: Final = 503
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +74,31 @@ class Connection:
     def read(self, path: str, query: Mapping[str, Json] | None = None, *, below_graph: bool = True) -> Fields:
         """Return the JSON of a GET."""
         request = Request("GET", self._full(path) if below_graph else path, query or {})
-        return _parse(self._retry(lambda: self._send(request, None)))
+        return _parse(self._retry(lambda: self._send(request, None, is_read=True)))
 
     def ask(self, path: str, body: Fields) -> Fields:
         """Return the JSON of a POST that only reads."""
-        return _parse(self._retry(lambda: self._send(Request("POST", self._full(path), body=body), None)))
+        request = Request("POST", self._full(path), body=body)
+        return _parse(self._retry(lambda: self._send(request, None, is_read=True)))
 
     def open_stream(self, request: Request) -> ByteStream:
         """Open an answer that is read piece by piece. A stream that has begun is not repeated."""
         full = replace(request, path=self._full(request.path))
-        return ByteStream(self._retry(lambda: self._send(full, None, stream=True)))
+        return ByteStream(self._retry(lambda: self._send(full, None, stream=True, is_read=True)))
 
     def _retry(self, attempt: Callable[[], Value]) -> Value:
         """Repeat a read on connection errors, and while the server is unavailable."""
         for pause in _PAUSES[:_READ_RETRIES]:
             try:
                 return attempt()
-            except ServerUnavailable:
+            except ServerUnavailable as error:
                 check_deadline()
-                time.sleep(min(pause, find_remaining_seconds() or pause))
+                wanted = max(pause, float(getattr(error, "retry_after", 0)))
+                left = find_remaining_seconds()
+                if wanted > _LONGEST_PAUSE or (left is not None and wanted > left):
+                    # The server says when: waiting for less would be in vain.
+                    raise
+                time.sleep(wanted)
         return attempt()
 
     # ----------------------------------------------------------------------------------------- writes
@@ -104,7 +113,7 @@ class Connection:
             return _parse(self._send(full, key))
         except _Broken as broken:
             if not broken.was_sent:
-                raise make_unreachable(broken.message) from broken
+                raise make_unreachable(broken.message, broken.hint) from broken
             return self._ask_again(full, key, broken)
 
     def send_once(self, request: Request, seconds: float) -> None:
@@ -126,7 +135,7 @@ class Connection:
     def _full(self, path: str) -> str:
         return f"{self.url.path}/{path}".rstrip("/")
 
-    def _send(self, asked: Request, key: str | None, *, stream: bool = False) -> httpx.Response:
+    def _send(self, asked: Request, key: str | None, *, stream: bool = False, is_read: bool = False) -> httpx.Response:
         """Send a request and return a good answer; anything else is raised."""
         check_deadline()
         remaining = find_remaining_seconds()
@@ -146,9 +155,11 @@ class Connection:
             if not answer.is_success:
                 answer.read()
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise _Broken(f"{self.url.origin} cannot be reached: {error}", was_sent=False) from error
+            raise _Broken(
+                f"{self.url.origin} cannot be reached: {error}", was_sent=False, hint=_hint_at(error)
+            ) from error
         except httpx.TimeoutException as error:
-            if remaining is not None and asked.method == "GET":
+            if remaining is not None and is_read:
                 raise DeadlineExceeded(remaining) from error
             raise _Broken(f"{self.url.origin} did not answer in time", was_sent=True) from error
         except httpx.TransportError as error:
@@ -182,11 +193,23 @@ def _list_headers(asked: Request, key: str | None, remaining: float | None) -> d
 class _Broken(ServerUnavailable):
     """The connection failed. ``was_sent``: the request may have reached the server."""
 
-    def __init__(self, message: str, *, was_sent: bool) -> None:
-        super().__init__(message, hint="check the URL, and whether the server runs")
+    def __init__(self, message: str, *, was_sent: bool, hint: str = UNREACHABLE_HINT) -> None:
+        super().__init__(message, hint=hint)
         self.was_sent = was_sent
 
     code = "server_unavailable"
+
+
+def _hint_at(error: httpx.TransportError) -> str:
+    """Say what to look at when no connection comes about."""
+    if "CERTIFICATE" in str(error).upper():
+        return "the certificate is not trusted here: SSL_CERT_FILE names a file with that of its authority"
+    if "SSL" in str(error).upper():
+        return "the server may speak http:// there, or the other way round: check the URL"
+    proxies = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.lower())]
+    return (
+        f"{UNREACHABLE_HINT}; {' and '.join(proxies)} is set: requests go through it" if proxies else UNREACHABLE_HINT
+    )
 
 
 def make_key() -> str:

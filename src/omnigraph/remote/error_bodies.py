@@ -21,6 +21,8 @@ from omnigraph.errors import (
 
 Error = TypeVar("Error", bound=OmniGraphError)
 
+UNREACHABLE_HINT: Final = "check the URL, and whether the server runs"
+
 _CLASSES: Final[Mapping[str, type[OmniGraphError]]] = {
     each.code: each
     for each in vars(errors).values()
@@ -58,9 +60,9 @@ def to_error(status: int, body: Mapping[str, Json]) -> OmniGraphError:
     return error
 
 
-def make_unreachable(message: str) -> ServerUnavailable:
+def make_unreachable(message: str, hint: str | None = None) -> ServerUnavailable:
     """Return the error for a server that does not answer, or not as one of ours would."""
-    return ServerUnavailable(message, hint="check the URL, and whether the server runs")
+    return ServerUnavailable(message, hint=hint or UNREACHABLE_HINT)
 
 
 def _make(kind: type[Error], message: str, hint: Json) -> Error:
@@ -82,6 +84,9 @@ def _complete(error: OmniGraphError, body: Mapping[str, Json]) -> None:
             error.__dict__.update(found)
     if isinstance(error, TooManyRequests):
         error.retry_after = int(cast("int", body.get("retry_after") or 1))
+    if isinstance(error, ServerUnavailable):
+        # How many seconds to wait, as the server says.
+        error.__dict__["retry_after"] = body.get("retry_after") or 0
     problems = body.get("problems")
     if problems:
         error.details["problems"] = problems
