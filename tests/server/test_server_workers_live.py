@@ -106,6 +106,7 @@ def test_workers_are_replaced_and_share_what_they_know(graph_path: Path, tmp_pat
         assert not list((tmp_path / "state" / "metrics").iterdir())
 
 
+@pytest.mark.slow
 def test_no_write_is_lost_or_doubled_when_workers_die(graph_path: Path, tmp_path: Path) -> None:
     graph = tmp_path / "brain.og"
     shutil.copytree(graph_path, graph)

@@ -24,9 +24,9 @@ OTHER_THINGS = {
     "language/schema/identity.py": "_fnv1a(f",
     "language/schema/migration.py": "entity = f",  # a type or a property, interfaces too
     "remote/wire_values.py": "app, _, number",  # a txn
-    "server/app.py": "authority.partition",  # a host and a port
     "server/calls.py": "part[1:-1].partition",  # a parameter of a path
     "server/openapi.py": "for part in route.path",
+    "server/origins.py": "authority.partition",  # a host and a port
     "server/requests.py": "app, colon, number",  # a txn
     "server/settings.py": "host, colon, port",
     "storage/failpoints.py": "match text.split",

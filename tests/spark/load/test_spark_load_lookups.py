@@ -18,7 +18,7 @@ from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.write.load import LoadMode
 from tests.graphs import rows_of
-from tests.selection import sized
+from tests.selection import daily, sized
 from tests.spark.spark_metrics import received_bytes, shuffled_bytes
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def ships(spark: SparkSession, start: int, end: int, name: str) -> DataFrame:
     return spark.range(start, end, 1, 2).selectExpr("format_string('s%08d', id) as code", f"'{name}' as name")
 
 
-@pytest.mark.parametrize("first", [0, SHIPS - CHANGED // 2], ids=["stored", "half new"])
+@pytest.mark.parametrize("first", daily([0, SHIPS - CHANGED // 2], [SHIPS - CHANGED // 2]))
 def test_a_merge_of_one_percent_shuffles_little(
     spark: SparkSession, graph: Graph, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_lookup_of_neighbours_reads_a_part_of_the_index(tmp_path: Path) -> Non
     assert count_bytes(lambda: len(id_lookup.find_present_ids(table, new)), 0) * 50 < everything
 
 
-@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize("mode", daily(["append", "merge"], ["merge"]))
 def test_what_is_wrong_is_found_where_ids_are_looked_up(
     spark: SparkSession, graph: Graph, mode: LoadMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

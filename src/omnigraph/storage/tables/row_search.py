@@ -46,7 +46,7 @@ _ROWS_AT_ONCE: Final = 1_000_000
 _BYTES_AT_ONCE: Final = 64 * 1024 * 1024
 
 
-def can_list_values(table: Table, column: str, count: int, rows_per_lookup: int = _ROWS_PER_LOOKUP) -> bool:
+def can_list_values(table: Table, column: str, count: int, rows_per_lookup: int | None = None) -> bool:
     """Return whether filters that list this many texts are cheaper than a scan of the column.
 
     ``rows_per_lookup`` says how many rows of the column can be read at the cost of one lookup.
@@ -57,7 +57,7 @@ def can_list_values(table: Table, column: str, count: int, rows_per_lookup: int 
         index for index in table.list_indexes().values() if (index.kind, index.columns) == (IndexKind.BTREE, (column,))
     ]
     rows = table.count_rows()
-    if not found or count * rows_per_lookup > rows:
+    if not found or count * (rows_per_lookup or _ROWS_PER_LOOKUP) > rows:
         return False
     # Every filter scans the rows that the index does not cover.
     rounds = -(-count // MAX_LISTED_VALUES)
