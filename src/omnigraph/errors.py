@@ -671,3 +671,5 @@ class ServerUnavailable(OperatorError):
     """The server cannot be started or reached, or it is about to stop."""
 
     code = "server_unavailable"
+    retry_after: int = 0
+    """How many seconds to wait, if the server said so."""

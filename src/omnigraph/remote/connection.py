@@ -93,7 +93,7 @@ class Connection:
                 return attempt()
             except ServerUnavailable as error:
                 check_deadline()
-                wanted = max(pause, float(getattr(error, "retry_after", 0)))
+                wanted = max(pause, error.retry_after)
                 left = find_remaining_seconds()
                 if wanted > _LONGEST_PAUSE or (left is not None and wanted > left):
                     # The server says when: waiting for less would be in vain.

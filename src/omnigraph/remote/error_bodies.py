@@ -85,8 +85,7 @@ def _complete(error: OmniGraphError, body: Mapping[str, Json]) -> None:
     if isinstance(error, TooManyRequests):
         error.retry_after = int(cast("int", body.get("retry_after") or 1))
     if isinstance(error, ServerUnavailable):
-        # How many seconds to wait, as the server says.
-        error.__dict__["retry_after"] = body.get("retry_after") or 0
+        error.retry_after = int(cast("int", body.get("retry_after") or 0))
     problems = body.get("problems")
     if problems:
         error.details["problems"] = problems

@@ -119,8 +119,8 @@ def refs_lock(location: Location, settings: LockSettings = _DEFAULT) -> Abstract
 
 def find_turn_pause(location: Location, settings: LockSettings = _DEFAULT) -> float:
     """Return how many seconds to stay away from a lock that is taken again and again, so that waiters get it."""
-    kind = settings.kind or ("flock" if location.is_local else "lease")
-    return 2 * (_LONGEST_PAUSE if kind == "flock" else LONGEST_LEASE_PAUSE)
+    is_file = choose_lock_kind(location, settings) == "flock"
+    return 2 * (_LONGEST_PAUSE if is_file else LONGEST_LEASE_PAUSE)
 
 
 class _Lock(AbstractContextManager[HeldLock]):
