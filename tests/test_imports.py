@@ -60,8 +60,8 @@ def test_the_help_imports_no_command() -> None:
     code = (
         "from omnigraph.cli.app import main\nassert main(['--help']) == 0\n"
         "loaded = {name for name in sys.modules if name.startswith('omnigraph.cli.')}\n"
-        "from omnigraph.cli.commands import COMMANDS\n"
-        "assert loaded.isdisjoint(f'omnigraph.cli.{entry.module}' for entry in COMMANDS.values())"
+        "from omnigraph.cli.command_group import COMMANDS\n"
+        "assert loaded.isdisjoint(f'omnigraph.cli.commands.{entry.module}' for entry in COMMANDS.values())"
     )
     assert imported_by(code) & {"lark", "pyarrow", "numpy", "pydantic"} == set()
 

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from omnigraph.cli.app import app, exit_code
-from omnigraph.cli.commands import COMMANDS, Entry
+from omnigraph.cli.command_group import COMMANDS, Entry
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     MergeConflicts,
@@ -131,7 +131,7 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name, function in (("defect", fail), ("interrupted", interrupted)):
         monkeypatch.setitem(COMMANDS, name, Entry("graph", name, ""))
-        monkeypatch.setattr(f"omnigraph.cli.graph.{name}", function, raising=False)
+        monkeypatch.setattr(f"omnigraph.cli.commands.graph.{name}", function, raising=False)
 
 
 @pytest.mark.usefixtures("defect")

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.load import read_column_names, read_txn
+from omnigraph.cli.commands.load import read_column_names, read_txn
 from omnigraph.cli.render.output import TextOutput
 from omnigraph.errors import ExpectedVersionMismatch, Json, ValidationError, Violation
 from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of

@@ -10,8 +10,8 @@ from typing import Any, cast
 import httpx
 
 from omnigraph.server import Hosting, Role, ServerSettings, build_app, open_hosting
+from omnigraph.server.access.tokens import TokenBook, make_token
 from omnigraph.server.hosting import ReadSettings
-from omnigraph.server.tokens import TokenBook, make_token
 
 BASE = "http://127.0.0.1"
 

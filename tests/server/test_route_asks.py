@@ -6,9 +6,18 @@ from typing import Any, cast
 
 import pytest
 
+from omnigraph.server.access.gate import (
+    ANY_TOKEN,
+    Action,
+    RouteAccess,
+    RouteAsk,
+    ask_all,
+    ask_graph,
+    ask_place,
+    ask_server,
+)
 from omnigraph.server.app import MCP_PATH, OPENAPI_PATH, add_routes, make_described_app
 from omnigraph.server.calls import Answer, Route, ServerCall
-from omnigraph.server.gate import ANY_TOKEN, Action, RouteAccess, RouteAsk, ask_all, ask_graph, ask_place, ask_server
 from omnigraph.server.routes import ROUTES
 
 

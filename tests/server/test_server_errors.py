@@ -15,10 +15,10 @@ from omnigraph.deadlines import Deadline, check_deadline
 from omnigraph.errors import Cancelled, LimitError, StorageError, TooManyRequests
 from omnigraph.graph import Graph
 from omnigraph.server import Limits, Role, calls
+from omnigraph.server.access.gate import ROLE_ACTIONS
 from omnigraph.server.admission import Admission
 from omnigraph.server.calls import run_watched
 from omnigraph.server.errors import find_status
-from omnigraph.server.gate import ROLE_ACTIONS
 from omnigraph.server.routes import ROUTES
 from tests.server.client import Client, error_of
 from tests.server.conftest import LIMITS, Serve

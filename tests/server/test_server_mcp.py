@@ -14,8 +14,8 @@ import pytest
 
 from omnigraph.language.query import parse_queries
 from omnigraph.server import AgentSettings, Role, ServedGraph, ServerSettings
+from omnigraph.server.config.queries import read_query_folder
 from omnigraph.server.mcp.tools import TOOLS
-from omnigraph.server.queries import read_query_folder
 from tests.server.client import Client, error_of, open_client
 from tests.server.conftest import LIMITS, Serve
 

@@ -17,7 +17,7 @@ import omnigraph
 from omnigraph.policy import load_policy
 from omnigraph.server import Role, ServedGraph, ServerSettings, calls, create_token, read_query_folder
 from omnigraph.server.calls import Answer, ServerCall
-from omnigraph.server.config_file import read_config
+from omnigraph.server.config.config_file import read_config
 from omnigraph.server.routes import ROUTES
 from tests.server.client import Client, open_client
 from tests.server.conftest import LIMITS

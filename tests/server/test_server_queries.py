@@ -14,7 +14,7 @@ import pytest
 from omnigraph.errors import ConfigError
 from omnigraph.language.query import find_query
 from omnigraph.server import Role, ServedGraph, ServerSettings, read_config
-from omnigraph.server.queries import make_input_schema, read_query_folder
+from omnigraph.server.config.queries import make_input_schema, read_query_folder
 from tests.server.client import Client, open_client
 from tests.server.conftest import LIMITS, SCHEMA
 

@@ -11,8 +11,8 @@ import httpx
 import orjson
 import pytest
 
-from omnigraph.server.sessions import SessionStore
-from omnigraph.server.tokens import Role, hash_token, make_token
+from omnigraph.server.access.sessions import SessionStore
+from omnigraph.server.access.tokens import Role, hash_token, make_token
 from tests.server.live import LiveServer, start_server
 
 pytestmark = pytest.mark.costly

@@ -20,8 +20,8 @@ from omnigraph.server import (
     read_token_file,
     revoke_token,
 )
-from omnigraph.server.settings import ServedGraph
-from omnigraph.server.tokens import TokenBook, hash_token, parse_lifetime
+from omnigraph.server.access.tokens import TokenBook, hash_token, parse_lifetime
+from omnigraph.server.config.settings import ServedGraph
 
 
 def test_a_token_is_kept_as_a_digest_only(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The command line: one module per family of commands, and ``render``, which says how their results look."""
+"""The command line: ``commands``, one module per family, ``render``, how their results look, and what they share."""

@@ -11,7 +11,7 @@ from typing import Annotated, cast
 
 import typer
 
-from omnigraph.cli.commands import CommandGroup
+from omnigraph.cli.command_group import CommandGroup
 from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_json
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import DURABILITY_VARIABLE, VARIABLE, Session, read_storage_options

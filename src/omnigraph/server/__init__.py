@@ -1,24 +1,24 @@
 """Serve graphs over HTTP. Needs the extra ``server``; only the commands that use it import this package."""
 
+from omnigraph.server.access import Role, Token, create_token, parse_lifetime, read_token_file, revoke_token
 from omnigraph.server.app import build_app
 from omnigraph.server.checking import ServerCheck, check_server, run_policy_tests
-from omnigraph.server.config_file import read_config
-from omnigraph.server.hosting import Hosting, open_hosting
-from omnigraph.server.process import serve
-from omnigraph.server.queries import QueryFolder, read_query_folder
-from omnigraph.server.server_log import LogFormat, LogSettings, start_log
-from omnigraph.server.settings import (
+from omnigraph.server.config import (
     DEFAULT_BIND,
     AgentSettings,
     Limits,
+    QueryFolder,
     ServedGraph,
     ServerSettings,
     TlsFiles,
     make_graph_id,
     parse_bind,
+    read_config,
+    read_query_folder,
 )
+from omnigraph.server.hosting import Hosting, open_hosting
+from omnigraph.server.process import LogFormat, LogSettings, serve, start_log
 from omnigraph.server.stdio import serve_agent, serve_remote_agent
-from omnigraph.server.tokens import Role, Token, create_token, parse_lifetime, read_token_file, revoke_token
 
 __all__ = [
     "DEFAULT_BIND",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.errors import TooManyRequests
-from omnigraph.server.settings import Limits
+from omnigraph.server.config import Limits
 
 _LONGEST_RETRY: Final = 60
 _NEWEST_WEIGHT: Final = 0.2

@@ -22,18 +22,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ulid import ULID
 
 from omnigraph.errors import NotFound, OmniGraphError, ServerUnavailable, Unauthorized
+from omnigraph.server.access import Token, answer_preflight, check_origin, find_address, make_cors_headers
 from omnigraph.server.calls import Route, answer_request, error_response
+from omnigraph.server.config import LOOPBACK
 from omnigraph.server.errors import ErrorContext, RequestError
 from omnigraph.server.hosting import Hosting, ServerState
 from omnigraph.server.mcp import McpResponse, connect_app, make_tool_server
+from omnigraph.server.messages import WIRE_VERSION
 from omnigraph.server.openapi import describe_mcp, describe_route, describe_server
-from omnigraph.server.origins import answer_preflight, check_origin, find_address, make_cors_headers
 from omnigraph.server.page import is_page_path, serve_asset, serve_page
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.routes import ROUTES
-from omnigraph.server.routes.about import WIRE_VERSION
-from omnigraph.server.settings import LOOPBACK
-from omnigraph.server.tokens import Token
 
 OPENAPI_PATH: Final = "/openapi.json"
 MCP_PATH: Final = "/graphs/{graph_id}/mcp"

@@ -25,19 +25,29 @@ from starlette.types import Receive
 from omnigraph.deadlines import MOST_SECONDS, Deadline
 from omnigraph.errors import Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
 from omnigraph.manifest.rows import MAIN, WriteKey
-from omnigraph.server.bodies import JSON as JSON  # routes name formats beside their work
-from omnigraph.server.bodies import media_type_of, parse_query_string, read_json, save_upload
+from omnigraph.server.access import PLACE, Gate, RouteAccess, Token, check_access, require_types_asked
 from omnigraph.server.deferred import defer, read_preference, wants_representation
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
-from omnigraph.server.gate import PLACE, Gate, RouteAccess, check_access, require_types_asked
 from omnigraph.server.hosting import HostedGraph, Hosting, RunningRequest, ServerState
-from omnigraph.server.idempotency import KEY_HEADER, read_write_key
+from omnigraph.server.messages import (
+    CHUNK_BYTES,
+    KEY_HEADER,
+    CountedStream,
+    Fields,
+    NoFields,
+    ReadPlace,
+    RequestModel,
+    build_model,
+    media_type_of,
+    parse_query_string,
+    read_json,
+    read_write_key,
+    save_upload,
+    send_chunks,
+)
+from omnigraph.server.messages import JSON as JSON  # routes name formats beside their work
 from omnigraph.server.operations import RunningOperation
 from omnigraph.server.request_log import RequestRecord
-from omnigraph.server.requests import Fields, NoFields, ReadPlace, RequestModel, build_model
-from omnigraph.server.streams import CountedStream, send_chunks
-from omnigraph.server.tokens import Token
-from omnigraph.server.wire import CHUNK_BYTES
 from omnigraph.write.commit import make_write_key
 
 NDJSON: Final = "application/x-ndjson"

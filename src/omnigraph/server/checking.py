@@ -10,10 +10,9 @@ from typing import Final
 
 from omnigraph.errors import NotFound, OmniGraphError
 from omnigraph.policy import Policy, parse_cases, read_policy_file, run_cases
-from omnigraph.server.gate import Gate, list_actions
+from omnigraph.server.access import Gate, Token, list_actions, read_token_file
+from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.hosting import open_hosted_graph
-from omnigraph.server.settings import ServedGraph, ServerSettings
-from omnigraph.server.tokens import Token, read_token_file
 
 TESTS: Final = "*.policy-test.yaml"
 

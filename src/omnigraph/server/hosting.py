@@ -24,14 +24,12 @@ from omnigraph.deadlines import Deadline
 from omnigraph.errors import NotFound, OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
+from omnigraph.server.access import Role, SessionStore, Token, TokenBook, make_token
 from omnigraph.server.admission import Admission
+from omnigraph.server.config import DEFAULT_GRAPH, ServedGraph, ServerSettings, StoredQueries
 from omnigraph.server.errors import RequestError
 from omnigraph.server.operations import OperationStore
-from omnigraph.server.queries import StoredQueries
 from omnigraph.server.request_log import RequestLog
-from omnigraph.server.sessions import SessionStore
-from omnigraph.server.settings import DEFAULT_GRAPH, ServedGraph, ServerSettings
-from omnigraph.server.tokens import Role, Token, TokenBook, make_token
 
 ReadSettings = Callable[[], ServerSettings]
 

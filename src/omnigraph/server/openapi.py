@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from omnigraph.server.calls import JSON, NDJSON, TAR, Route
-from omnigraph.server.requests import RequestModel
+from omnigraph.server.messages import RequestModel
 
 _ERROR: Final = {
     "type": "object",

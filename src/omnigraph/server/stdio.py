@@ -13,9 +13,9 @@ from mcp.server.stdio import stdio_server
 
 from omnigraph.errors import NotFound
 from omnigraph.server.app import build_app
+from omnigraph.server.config import DEFAULT_BIND, AgentSettings, ServerSettings
 from omnigraph.server.hosting import open_hosting
 from omnigraph.server.mcp import GraphClient, connect_app, connect_url, make_tool_server
-from omnigraph.server.settings import DEFAULT_BIND, AgentSettings, ServerSettings
 
 
 def serve_agent(settings: ServerSettings, graph_id: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from omnigraph.server.requests import RequestModel
+from omnigraph.server.messages import RequestModel
 
 QUERY_ROWS: Final = 100
 MOST_ROWS: Final = 1_000

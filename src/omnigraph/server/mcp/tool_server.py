@@ -32,16 +32,15 @@ from mcp.types import (
 )
 
 from omnigraph.errors import Forbidden, Json, OmniGraphError, ParameterError, ResultTooLarge
+from omnigraph.server.config import AgentSettings
 from omnigraph.server.errors import ErrorContext, to_error_answer
 from omnigraph.server.mcp.answer_text import render_answer, render_error
 from omnigraph.server.mcp.arguments import InvokeArguments
 from omnigraph.server.mcp.graph_client import FailedRequest, GraphClient, ToolRequest
 from omnigraph.server.mcp.prompts import INSTRUCTIONS, PROMPTS, find_prompt
 from omnigraph.server.mcp.tools import ROWS_SCHEMA, TOOLS, WRITTEN, GraphTool, make_output_schema, make_tool
+from omnigraph.server.messages import build_model, to_safe_numbers
 from omnigraph.server.openapi import make_json_schema
-from omnigraph.server.requests import build_model
-from omnigraph.server.settings import AgentSettings
-from omnigraph.server.wire import to_safe_numbers
 
 MOST_BYTES: Final = 256 * 1024
 _Context = ServerRequestContext[Any, Any]

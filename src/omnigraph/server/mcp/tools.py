@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from mcp.types import Tool, ToolAnnotations
 
 from omnigraph.errors import Json
-from omnigraph.server.gate import Action
+from omnigraph.server.access import Action
 from omnigraph.server.mcp.arguments import (
     BranchArguments,
     ChangesArguments,
@@ -30,8 +30,8 @@ from omnigraph.server.mcp.arguments import (
     SchemaArguments,
 )
 from omnigraph.server.mcp.graph_client import ToolRequest
+from omnigraph.server.messages import RequestModel
 from omnigraph.server.openapi import make_json_schema
-from omnigraph.server.requests import RequestModel
 
 Arguments = TypeVar("Arguments", bound=RequestModel)
 _SAFE: Final = "safe"

@@ -10,15 +10,11 @@ from omnigraph.errors import Json, Unauthorized
 from omnigraph.graph import GraphInfo
 from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN
+from omnigraph.server.access import ANY_TOKEN, PUBLIC, Action, Gate, ask_graph, ask_place, ask_server, list_actions
 from omnigraph.server.calls import Answer, Route, ServerCall, make_gate
-from omnigraph.server.gate import ANY_TOKEN, PUBLIC, Action, Gate, ask_graph, ask_place, ask_server, list_actions
+from omnigraph.server.config import ServedGraph
+from omnigraph.server.messages import WIRE_VERSION, ReadPlace, RequestModel, id_of, info_to_wire, snapshot_to_wire
 from omnigraph.server.request_log import METRICS_TYPE
-from omnigraph.server.requests import ReadPlace, RequestModel
-from omnigraph.server.settings import ServedGraph
-from omnigraph.server.wire import id_of, info_to_wire, snapshot_to_wire
-
-WIRE_VERSION: Final = "0.8.0"
-"""The release whose clients understand our answers."""
 
 
 def get_health(call: ServerCall) -> Answer:

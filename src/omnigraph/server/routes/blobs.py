@@ -10,12 +10,11 @@ from typing import Final
 
 from omnigraph.errors import NotFound
 from omnigraph.language.schema import TableKey
+from omnigraph.server.access import ask_place
 from omnigraph.server.calls import BYTES, Answer, Route, ServerCall
 from omnigraph.server.errors import RequestError
-from omnigraph.server.gate import ask_place
-from omnigraph.server.requests import ReadPlace
+from omnigraph.server.messages import ReadPlace, id_of
 from omnigraph.server.routes.rows import EntityKind
-from omnigraph.server.wire import id_of
 
 _PIECE: Final = 1 << 20
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")

@@ -20,11 +20,10 @@ from omnigraph.errors import Json
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import ChangeBlock, Changes
+from omnigraph.server.access import Action, RouteAsk, ask_all, ask_place
 from omnigraph.server.calls import ARROW, EVENTS, JSON, NDJSON, Answer, Kind, Route, ServerCall
-from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_place
-from omnigraph.server.requests import ReadPlace, RequestModel
+from omnigraph.server.messages import ReadPlace, RequestModel, commit_to_wire, id_of, join_chunks
 from omnigraph.server.routes.history import Texts, stream_changed_rows
-from omnigraph.server.wire import commit_to_wire, id_of, join_chunks
 
 _COMMITS: Final = 100
 _LONGEST_WAIT: Final = 30_000

@@ -15,10 +15,9 @@ from omnigraph.language.schema import TableKey
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import Diff
+from omnigraph.server.access import Action, RouteAsk, ask_all
 from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
-from omnigraph.server.gate import Action, RouteAsk, ask_all
-from omnigraph.server.requests import Count, RequestModel, parse_txn
-from omnigraph.server.wire import commit_to_wire, id_of, join_chunks, write_arrow
+from omnigraph.server.messages import Count, RequestModel, commit_to_wire, id_of, join_chunks, parse_txn, write_arrow
 
 _COMMITS: Final = 10_000
 _ANCESTORS: Final = 200

@@ -16,12 +16,12 @@ from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import Cancelled, Json, NotFound
 from omnigraph.graph import Graph
 from omnigraph.manifest.rows import MAIN
+from omnigraph.server.access import Action, ask_graph
 from omnigraph.server.calls import Answer, Route, ServerCall, begin_operation
 from omnigraph.server.errors import ErrorContext, RequestError, hide_texts, to_error_answer
-from omnigraph.server.gate import Action, ask_graph
 from omnigraph.server.hosting import RunningRequest
+from omnigraph.server.messages import RequestModel, build_model
 from omnigraph.server.operations import Operation, RunningOperation
-from omnigraph.server.requests import RequestModel, build_model
 
 OperationKind = Literal["index", "optimize", "cleanup", "repair", "verify", "embed"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from omnigraph.policy import PolicyDecision, PolicyQuestion, explain_question
+from omnigraph.server.access import ANY_TOKEN, Action
 from omnigraph.server.calls import Answer, Route, ServerCall
-from omnigraph.server.gate import ANY_TOKEN, Action
-from omnigraph.server.requests import RequestModel
+from omnigraph.server.messages import RequestModel
 
 
 class ExplainFields(RequestModel):

@@ -12,14 +12,18 @@ from omnigraph.errors import Json
 from omnigraph.language.query import SchemaSource, compile_query, lint_queries
 from omnigraph.language.source import Source
 from omnigraph.read.result import Result
+from omnigraph.server.access import ask_place
 from omnigraph.server.calls import ARROW, CSV, JSON, NDJSON, Answer, Route, ServerCall, too_large
-from omnigraph.server.gate import ask_place
-from omnigraph.server.requests import Count, Milliseconds, Numbers, ReadPlace, to_query_source
-from omnigraph.server.wire import (
+from omnigraph.server.messages import (
+    Count,
+    Milliseconds,
+    Numbers,
+    ReadPlace,
     id_of,
     join_chunks,
     list_types,
     rows_to_wire,
+    to_query_source,
     write_arrow,
     write_csv,
     write_ndjson,

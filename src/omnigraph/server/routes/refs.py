@@ -12,11 +12,18 @@ from omnigraph.errors import Conflict, Json, MergeConflicts, NotFound
 from omnigraph.language.schema import TableKey
 from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.rows import MAIN
+from omnigraph.server.access import Action, RouteAsk, ask_all, ask_graph
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import conflict_to_wire, to_snake_case
-from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_graph
-from omnigraph.server.requests import RequestModel, WriteFields, parse_txn
-from omnigraph.server.wire import branch_to_wire, id_of, made_commit_to_wire, tag_to_wire
+from omnigraph.server.messages import (
+    RequestModel,
+    WriteFields,
+    branch_to_wire,
+    id_of,
+    made_commit_to_wire,
+    parse_txn,
+    tag_to_wire,
+)
 from omnigraph.write.merge import Counts, MergeResult
 
 

@@ -14,11 +14,12 @@ from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.result import Result
 from omnigraph.read.rows import Direction, Filter, Scan
+from omnigraph.server.access import Action, ask_place
 from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
-from omnigraph.server.gate import Action, ask_place
-from omnigraph.server.requests import Count, Numbers, ReadPlace
-from omnigraph.server.routes.query import ROW_FORMATS, page_of_rows, stream_rows
-from omnigraph.server.wire import (
+from omnigraph.server.messages import (
+    Count,
+    Numbers,
+    ReadPlace,
     commit_to_wire,
     id_of,
     join_chunks,
@@ -27,6 +28,7 @@ from omnigraph.server.wire import (
     values_to_json,
     write_arrow,
 )
+from omnigraph.server.routes.query import ROW_FORMATS, page_of_rows, stream_rows
 
 EntityKind = Literal["node", "edge"]
 _NEIGHBORS: Final = 100

@@ -8,11 +8,18 @@ from typing import Final, Literal
 from omnigraph.errors import Json, Problem
 from omnigraph.language.schema import parse_schema
 from omnigraph.manifest.rows import MAIN
+from omnigraph.server.access import Action, RouteAsk, ask_all, ask_graph, ask_place
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import RequestError
-from omnigraph.server.gate import Action, RouteAsk, ask_all, ask_graph, ask_place
-from omnigraph.server.requests import ReadPlace, RequestModel, parse_txn, to_schema_source
-from omnigraph.server.wire import catalog_to_wire, id_of, made_commit_to_wire
+from omnigraph.server.messages import (
+    ReadPlace,
+    RequestModel,
+    catalog_to_wire,
+    id_of,
+    made_commit_to_wire,
+    parse_txn,
+    to_schema_source,
+)
 
 
 class SchemaPlace(ReadPlace):

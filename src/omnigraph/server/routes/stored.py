@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from omnigraph.errors import ParameterError
 from omnigraph.manifest.rows import MAIN
+from omnigraph.server.access import Action, ask_graph
 from omnigraph.server.calls import Answer, Kind, Route, ServerCall
-from omnigraph.server.gate import Action, ask_graph
-from omnigraph.server.queries import StoredQuery, describe_query, refuse_broken
-from omnigraph.server.requests import Count, Milliseconds, Numbers, ReadPlace
+from omnigraph.server.config import StoredQuery, describe_query, refuse_broken
+from omnigraph.server.messages import Count, Milliseconds, Numbers, ReadPlace
 from omnigraph.server.routes.query import ROW_FORMATS, QueryFields, run_read_query
 from omnigraph.server.routes.write import MutateFields, run_mutation
 

@@ -16,11 +16,19 @@ from omnigraph.language.query import compile_query, find_query
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import Source
 from omnigraph.manifest.rows import MAIN
+from omnigraph.server.access import Action, RouteAsk, ask_all
 from omnigraph.server.calls import TAR, Answer, Route, ServerCall
-from omnigraph.server.gate import Action, RouteAsk, ask_all
-from omnigraph.server.requests import RequestModel, WriteFields, parse_txn, to_query_source
-from omnigraph.server.uploads import UploadedInput, open_archive, open_lines
-from omnigraph.server.wire import id_of, made_commit_to_wire
+from omnigraph.server.messages import (
+    RequestModel,
+    UploadedInput,
+    WriteFields,
+    id_of,
+    made_commit_to_wire,
+    open_archive,
+    open_lines,
+    parse_txn,
+    to_query_source,
+)
 from omnigraph.write.load import LoadResult
 from omnigraph.write.row_values import only_inline_blobs
 

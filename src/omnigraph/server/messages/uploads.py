@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json, OmniGraphError, ParameterError, ValidationError
+from omnigraph.server.config import Limits
 from omnigraph.server.errors import RequestError
-from omnigraph.server.requests import RequestModel, build_model, parse_json_body
-from omnigraph.server.settings import Limits
+from omnigraph.server.messages.requests import RequestModel, build_model, parse_json_body
 from omnigraph.write.load import RecordSource, TableInput
 
 _CONTENTS: Final = "load.json"

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Final, TypeAlias
+from ipaddress import ip_address
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from omnigraph.server.config import LOOPBACK, Network, ServerSettings
 from omnigraph.server.errors import RequestError
-from omnigraph.server.settings import LOOPBACK, ServerSettings
-
-Network: TypeAlias = IPv4Network | IPv6Network
 
 _EXPOSED: Final = "ETag, X-Request-Id, Omnigraph-Commit"
 _METHODS: Final = "GET, HEAD, POST, DELETE"
@@ -72,11 +70,6 @@ def find_address(request: Request, trusted: Sequence[Network]) -> str:
             break
         address = each
     return address
-
-
-def parse_network(text: str) -> Network:
-    """Parse an address, or a network such as 10.0.0.0/8. A wrong one is a ``ValueError``."""
-    return ip_network(text, strict=False)
 
 
 def _is_trusted(address: str, trusted: Sequence[Network]) -> bool:

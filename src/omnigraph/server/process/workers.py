@@ -27,10 +27,10 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.server.config import ServerSettings
 from omnigraph.server.hosting import ReadSettings, ServerRun
+from omnigraph.server.process.server_log import LogSettings, start_log
 from omnigraph.server.request_log import METRICS_VARIABLE, forget_worker
-from omnigraph.server.server_log import LogSettings, start_log
-from omnigraph.server.settings import ServerSettings
 
 _HEALTH_SECONDS: Final = 120
 """A long step of NumPy holds the interpreter; the default of five seconds would kill a writer."""

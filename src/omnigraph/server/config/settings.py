@@ -7,14 +7,15 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import ParameterError
 from omnigraph.policy import Policy
-from omnigraph.server.queries import QueryFolder
+from omnigraph.server.config.queries import QueryFolder
 
+Network: TypeAlias = IPv4Network | IPv6Network
 AgentWrites: TypeAlias = Literal["off", "branch", "any"]
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -129,7 +130,7 @@ class ServerSettings:
     """Names that requests may use for this server, beside those of loopback."""
     cors: tuple[str, ...] = ()
     """The origins of other pages that may use this server, exactly as browsers name them."""
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     """Whose word about the address of a client counts."""
     limits: Limits = Limits()
     audit: Path | None = None
@@ -181,6 +182,11 @@ class ServerSettings:
             self.tls.check()
         if self.is_unauthenticated and self.tokens is not None:
             raise ParameterError("--tokens and --unauthenticated exclude each other", hint="leave out one of them")
+
+
+def parse_network(text: str) -> Network:
+    """Parse an address, or a network such as 10.0.0.0/8. A wrong one is a ``ValueError``."""
+    return ip_network(text, strict=False)
 
 
 def parse_bind(text: str) -> tuple[str, int]:

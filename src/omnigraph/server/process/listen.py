@@ -23,13 +23,13 @@ from typing import Final
 import uvicorn
 
 from omnigraph.errors import ServerUnavailable
+from omnigraph.server.access import SessionStore
 from omnigraph.server.app import build_app
-from omnigraph.server.connections import HEADER_BYTES, make_protocol
+from omnigraph.server.config import ServerSettings
 from omnigraph.server.hosting import Hosting, ReadSettings, ServerRun, begin_run, open_hosting
-from omnigraph.server.server_log import LogSettings
-from omnigraph.server.sessions import SessionStore
-from omnigraph.server.settings import ServerSettings
-from omnigraph.server.workers import WorkerJob, supervise
+from omnigraph.server.process.connections import HEADER_BYTES, make_protocol
+from omnigraph.server.process.server_log import LogSettings
+from omnigraph.server.process.workers import WorkerJob, supervise
 
 Announce = Callable[[str], object]
 

@@ -19,10 +19,11 @@ from omnigraph.cli.render.language import (
     SchemaText,
 )
 from omnigraph.cli.render.picture import write_picture
+from omnigraph.cli.schema_texts import parse_schemas, require_text
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, QueryError, SchemaError
 from omnigraph.language.query import SYNTAX_CODE, BrokenQuery, find_broken_queries
-from omnigraph.language.schema import SYNTAX, Schema, parse_schema, plan_migration
+from omnigraph.language.schema import Schema, parse_schema, plan_migration
 from omnigraph.language.source import Source
 
 app = typer.Typer(help="Check and compare schema files; show and change the schema of a graph.", rich_markup_mode=None)
@@ -210,27 +211,6 @@ def _find_broken(texts: Iterable[Source | Problem], old: Schema, new: Schema) ->
 
 def _exit_code_of(breaks: Sequence[BrokenQuery] | None) -> int:
     return 1 if any(broken.is_new for broken in breaks or ()) else 0
-
-
-def parse_schemas(*texts: Source | Problem) -> list[Schema]:
-    """Parse several texts; one error lists the problems of all of them."""
-    schemas: list[Schema] = []
-    problems: list[Problem] = []
-    for text in texts:
-        try:
-            schemas.append(parse_schema(require_text(text)))
-        except SchemaError as error:
-            problems += error.problems
-    if problems:
-        raise SchemaError(problems)
-    return schemas
-
-
-def require_text(text: Source | Problem) -> Source:
-    """Return the text of a schema file, or raise if it could not be read as text."""
-    if isinstance(text, Problem):
-        raise SchemaError([replace(text, code=SYNTAX)])
-    return text
 
 
 def _check_file(name: str, text: Source | Problem) -> SchemaCheck:

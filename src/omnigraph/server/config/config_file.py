@@ -15,19 +15,20 @@ from omnigraph.language.source import Source, Span, read_source
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.yaml_reader import YamlReader, node_span
 from omnigraph.policy import Policy, load_policy
-from omnigraph.server.origins import Network, parse_network
-from omnigraph.server.queries import QueryFolder, read_query_folder
-from omnigraph.server.settings import (
+from omnigraph.server.config.queries import QueryFolder, read_query_folder
+from omnigraph.server.config.settings import (
     DEFAULT_BIND,
     MOST_WORKERS,
     AgentSettings,
     AgentWrites,
     Limits,
+    Network,
     ServedGraph,
     ServerSettings,
     TlsFiles,
     is_graph_id,
     parse_bind,
+    parse_network,
 )
 
 _KEYS: Final = (

@@ -38,7 +38,7 @@ def init(
     Example:
       omnigraph init brain.og --schema evidence.pg
     """
-    from omnigraph.cli.schema import require_text  # it brings the schema language along, which the others do not need
+    from omnigraph.cli.schema_texts import require_text  # brings the schema language along, which others do not need
 
     session = session_of(context)
     if session.graph is not None:

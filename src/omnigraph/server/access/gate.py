@@ -20,8 +20,8 @@ from omnigraph.manifest.branches import DATE_LIKE, VERSION
 from omnigraph.manifest.rows import MAIN
 from omnigraph.policy import Action as Action  # routes name actions beside their asks
 from omnigraph.policy import Policy, PolicyDecision, PolicyQuestion, grant_branch
+from omnigraph.server.access.tokens import ActorMapToken, Role, Token
 from omnigraph.server.request_log import RequestRecord
-from omnigraph.server.tokens import ActorMapToken, Role, Token
 
 _READS: Final = frozenset({Action.READ, Action.EXPORT, Action.INVOKE_QUERY, Action.GRAPH_LIST})
 _WRITES: Final = _READS | {

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 import orjson
 
-from omnigraph.server.tokens import Role, Token, hash_token, make_token
+from omnigraph.server.access.tokens import Role, Token, hash_token, make_token
 
 _CODE_BYTES: Final = 24
 _CODE_LIFETIME: Final = timedelta(minutes=10)

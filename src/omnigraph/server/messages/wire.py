@@ -27,6 +27,8 @@ from omnigraph.manifest.tags import Tag
 from omnigraph.read.rows import INLINE_PREFIX, to_json_rows
 from omnigraph.storage.arrow_schema import arrow_type
 
+WIRE_VERSION: Final = "0.8.0"
+"""The release whose clients understand our answers."""
 _LARGEST_SAFE: Final = 2**53 - 1
 CHUNK_BYTES: Final = 1 << 20
 """About how many bytes of a stream are sent at once."""

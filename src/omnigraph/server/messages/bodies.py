@@ -12,9 +12,9 @@ from uuid import uuid4
 import anyio.to_thread
 from starlette.requests import Request
 
+from omnigraph.server.config import Limits
 from omnigraph.server.errors import RequestError
-from omnigraph.server.requests import RequestModel, build_model, parse_json_body
-from omnigraph.server.settings import Limits
+from omnigraph.server.messages.requests import RequestModel, build_model, parse_json_body
 
 JSON: Final = "application/json"
 

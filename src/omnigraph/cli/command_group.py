@@ -98,7 +98,7 @@ class _ImportedCommands(Mapping[str, "Command"]):
 
 
 def _import_command(name: str, entry: Entry) -> Command:
-    module = import_module(f"omnigraph.cli.{entry.module}")
+    module = import_module(f"omnigraph.cli.commands.{entry.module}")
     if entry.function is None:
         return get_group(cast(typer.Typer, module.app))
     app = typer.Typer(rich_markup_mode=None, add_completion=False)

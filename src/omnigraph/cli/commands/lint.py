@@ -10,7 +10,7 @@ import typer
 
 from omnigraph.cli.arguments import read_texts
 from omnigraph.cli.render.language import LintResults
-from omnigraph.cli.schema import parse_schemas
+from omnigraph.cli.schema_texts import parse_schemas
 from omnigraph.cli.session import session_of
 from omnigraph.errors import Problem, SchemaError
 from omnigraph.language.query import (

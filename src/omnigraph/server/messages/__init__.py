@@ -1,0 +1,88 @@
+"""What comes in and what goes out: models of requests, bodies and uploads, shapes of answers and streams.
+
+Nothing here opens a graph.
+"""
+
+from omnigraph.server.messages.bodies import JSON, media_type_of, parse_query_string, read_json, save_upload
+from omnigraph.server.messages.idempotency import KEY_HEADER, read_write_key
+from omnigraph.server.messages.requests import (
+    Count,
+    Fields,
+    Milliseconds,
+    NoFields,
+    Numbers,
+    ReadPlace,
+    RequestModel,
+    WriteFields,
+    build_model,
+    parse_txn,
+    to_query_source,
+    to_schema_source,
+)
+from omnigraph.server.messages.streams import CountedStream, send_chunks
+from omnigraph.server.messages.uploads import UploadedInput, open_archive, open_lines
+from omnigraph.server.messages.wire import (
+    CHUNK_BYTES,
+    WIRE_VERSION,
+    branch_to_wire,
+    catalog_to_wire,
+    commit_to_wire,
+    id_of,
+    info_to_wire,
+    join_chunks,
+    list_types,
+    made_commit_to_wire,
+    rows_to_wire,
+    snapshot_to_wire,
+    tag_to_wire,
+    to_safe_numbers,
+    values_to_json,
+    write_arrow,
+    write_csv,
+    write_ndjson,
+)
+
+__all__ = [
+    "CHUNK_BYTES",
+    "JSON",
+    "KEY_HEADER",
+    "WIRE_VERSION",
+    "Count",
+    "CountedStream",
+    "Fields",
+    "Milliseconds",
+    "NoFields",
+    "Numbers",
+    "ReadPlace",
+    "RequestModel",
+    "UploadedInput",
+    "WriteFields",
+    "branch_to_wire",
+    "build_model",
+    "catalog_to_wire",
+    "commit_to_wire",
+    "id_of",
+    "info_to_wire",
+    "join_chunks",
+    "list_types",
+    "made_commit_to_wire",
+    "media_type_of",
+    "open_archive",
+    "open_lines",
+    "parse_query_string",
+    "parse_txn",
+    "read_json",
+    "read_write_key",
+    "rows_to_wire",
+    "save_upload",
+    "send_chunks",
+    "snapshot_to_wire",
+    "tag_to_wire",
+    "to_query_source",
+    "to_safe_numbers",
+    "to_schema_source",
+    "values_to_json",
+    "write_arrow",
+    "write_csv",
+    "write_ndjson",
+]
