@@ -98,12 +98,12 @@ def test_zero_configuration_and_a_taken_port(graph_path: Path) -> None:
 HURRIED = """
 import os, signal, sys
 from omnigraph.cli.app import main
-from omnigraph.server import process
-announce = process._announce_start
+from omnigraph.server.process import listen
+announce = listen._announce_start
 def announce_and_hurry(*args):
     announce(*args)
     os.kill(os.getpid(), signal.SIGHUP)
-process._announce_start = announce_and_hurry
+listen._announce_start = announce_and_hurry
 sys.exit(main(sys.argv[1:]))
 """
 
