@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, cast
 import numpy as np
 import pytest
 
-from omnigraph.analytics.blocks import NumberedGraph
+from omnigraph.analytics.kernels.blocks import NumberedGraph
 from tests.selection import sized
 
 Pairs = list[tuple[int, int]]

@@ -4,11 +4,17 @@ A projection says which types they look at. They run over the arrays that querie
 over blocks of rows. A result is written back as one commit that says where it comes from.
 """
 
-from omnigraph.analytics.algorithms import ALGORITHMS, Algorithm
-from omnigraph.analytics.projection import GraphProjection, NodeReference, list_parameters, project_all, run_algorithm
-from omnigraph.analytics.provenance import Analysis, Provenance, list_analyses
-from omnigraph.analytics.result import AnalyticsResult
-from omnigraph.analytics.write_back import WriteTarget
+from omnigraph.analytics.graph_projection import GraphProjection, list_parameters, project_all, run_algorithm
+from omnigraph.analytics.parameters import NodeReference
+from omnigraph.analytics.results import (
+    ALGORITHMS,
+    Algorithm,
+    Analysis,
+    AnalyticsResult,
+    Provenance,
+    WriteTarget,
+    list_analyses,
+)
 
 __all__ = [
     "ALGORITHMS",

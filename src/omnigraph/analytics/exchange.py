@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.analytics.projected_graph import ProjectedGraph
+from omnigraph.analytics.projection import ProjectedGraph
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.rows import require_package
 from omnigraph.storage.columns import Values, to_list

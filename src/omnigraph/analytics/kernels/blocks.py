@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.analytics.sparse import Numbers, SparseMatrix, make_sparse
+from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import CompactPositions, Positions
 from omnigraph.read.match import build_adjacency

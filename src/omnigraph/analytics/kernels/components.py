@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from omnigraph.analytics.blocks import NumberedGraph
-from omnigraph.analytics.neighbourhoods import list_simple_neighbours
-from omnigraph.analytics.sparse import label_components
+from omnigraph.analytics.kernels.blocks import NumberedGraph
+from omnigraph.analytics.kernels.neighbourhoods import list_simple_neighbours
+from omnigraph.analytics.kernels.sparse import label_components
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 
@@ -19,11 +19,16 @@ def find_components(graph: NumberedGraph, connection: Literal["weak", "strong"])
     if not graph.num_nodes:
         return np.zeros(0, np.int64)
     edges = graph.outgoing if connection == "weak" else graph.distinct
-    count, labels = label_components(edges.structure, connection)
+    _, labels = label_components(edges.structure, connection)
     check_deadline()
-    smallest = np.empty(count, np.int64)
-    # The last of several assignments wins: from the largest node down, the smallest of each component.
-    smallest[labels[::-1]] = np.arange(graph.num_nodes - 1, -1, -1)
+    return name_after_smallest(labels)
+
+
+def name_after_smallest(labels: Positions) -> Positions:
+    """Return for each node the smallest node with the same label; labels are numbers below that of the nodes."""
+    smallest = np.empty(len(labels), np.int64)
+    # The last of several assignments wins: from the largest node down, the smallest of each group.
+    smallest[labels[::-1]] = np.arange(len(labels) - 1, -1, -1)
     return smallest[labels]
 
 

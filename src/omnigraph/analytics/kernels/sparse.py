@@ -10,6 +10,7 @@ import numpy.typing as npt
 from omnigraph.read.frames import CompactPositions, Positions
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
+IntegerArray: TypeAlias = Positions | CompactPositions
 
 
 class SparseMatrix(Protocol):
@@ -35,6 +36,10 @@ class SparseMatrix(Protocol):
         """Sum rows or columns."""
         ...
 
+    def sort_indices(self) -> None:
+        """Sort the entries of each row by their columns."""
+        ...
+
     def tocsr(self) -> Self:
         """Return the matrix in compressed sparse rows."""
         ...
@@ -49,11 +54,22 @@ def make_sparse(
     return cast("SparseMatrix", csr_array((values, columns, indptr), shape=shape))
 
 
-def make_sparse_from_pairs(values: Numbers, rows: Positions, columns: Positions, size: int) -> SparseMatrix:
-    """Return a square matrix from entries in any order, whose places differ."""
+def make_sparse_from_pairs(values: Numbers, rows: IntegerArray, columns: IntegerArray, size: int) -> SparseMatrix:
+    """Return a square matrix from entries in any order; those at one place are summed."""
     from scipy.sparse import coo_array
 
     return cast("SparseMatrix", coo_array((values, (rows, columns)), shape=(size, size)).tocsr())
+
+
+def sum_entries(
+    rows: Positions, columns: Positions, values: Numbers, shape: tuple[int, int]
+) -> tuple[Positions, Positions, Numbers]:
+    """Sum the entries at the same place; the places are in the order of rows, then of columns."""
+    from scipy.sparse import coo_array
+
+    found = cast("SparseMatrix", coo_array((values, (rows, columns)), shape=shape).tocsr())
+    found.sort_indices()
+    return rows_of(found), found.indices.astype(np.int64), found.data
 
 
 def transpose(matrix: SparseMatrix) -> SparseMatrix:

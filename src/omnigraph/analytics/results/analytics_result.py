@@ -7,10 +7,10 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.analytics.algorithms import ALGORITHMS
-from omnigraph.analytics.pair_writes import PairWrite, write_pairs
-from omnigraph.analytics.provenance import Provenance
-from omnigraph.analytics.write_back import ColumnWrite, Destination, WriteTarget, write_column
+from omnigraph.analytics.results.algorithms import ALGORITHMS
+from omnigraph.analytics.results.pair_writes import PairWrite, write_pairs
+from omnigraph.analytics.results.provenance import Provenance
+from omnigraph.analytics.results.write_back import ColumnWrite, Destination, WriteTarget, write_column
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
 from omnigraph.errors import Json, ParameterError

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.analytics.blocks import NumberedGraph
-from omnigraph.analytics.projection_spec import ProjectedEdges, ProjectionPlan
-from omnigraph.analytics.sparse import Numbers
+from omnigraph.analytics.kernels import NumberedGraph, Numbers
+from omnigraph.analytics.projection.spec import ProjectedEdges, ProjectionPlan
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import NotFound, ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType

@@ -12,22 +12,22 @@ from typing import cast
 import numpy as np
 import pytest
 
-from omnigraph.analytics import blocks
-from omnigraph.analytics.blocks import NumberedGraph, cut_block, split_rows
-from omnigraph.analytics.centrality import compute_betweenness
-from omnigraph.analytics.communities import propagate_labels
-from omnigraph.analytics.components import compute_cores, find_components
-from omnigraph.analytics.distances import measure_hops, measure_paths
-from omnigraph.analytics.likeness import (
+from omnigraph.analytics.kernels import blocks
+from omnigraph.analytics.kernels.blocks import NumberedGraph, cut_block, split_rows
+from omnigraph.analytics.kernels.centrality import compute_betweenness
+from omnigraph.analytics.kernels.communities import propagate_labels
+from omnigraph.analytics.kernels.components import compute_cores, find_components
+from omnigraph.analytics.kernels.distances import measure_hops, measure_paths
+from omnigraph.analytics.kernels.likeness import (
     LinkMetric,
     SimilarityMetric,
     embed_by_projection,
     find_similar,
     score_links,
 )
-from omnigraph.analytics.neighbourhoods import compute_clustering, count_triangles
-from omnigraph.analytics.ranking import compute_degrees, compute_pagerank
-from omnigraph.analytics.sparse import Numbers
+from omnigraph.analytics.kernels.neighbourhoods import compute_clustering, count_triangles
+from omnigraph.analytics.kernels.ranking import compute_degrees, compute_pagerank
+from omnigraph.analytics.kernels.sparse import Numbers
 from omnigraph.read.frames import Positions
 from tests.analytics.shapes import SHAPES, Peer, graph_of, networkx, peer_of, weights_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnigraph.analytics.blocks import AdjacencyBlock, BlockEngine, State
-from omnigraph.analytics.sparse import Numbers
+from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, State
+from omnigraph.analytics.kernels.sparse import Numbers
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from omnigraph.analytics.blocks import AdjacencyBlock, NumberedGraph, map_in_threads, split_rows
-from omnigraph.analytics.sparse import (
+from omnigraph.analytics.kernels.blocks import AdjacencyBlock, NumberedGraph, map_in_threads, split_rows
+from omnigraph.analytics.kernels.sparse import (
     Numbers,
     SparseMatrix,
     make_sparse,

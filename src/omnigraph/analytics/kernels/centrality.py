@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from omnigraph.analytics.blocks import AdjacencyBlock, NumberedGraph, map_in_threads
-from omnigraph.analytics.sparse import Numbers
+from omnigraph.analytics.kernels.blocks import AdjacencyBlock, NumberedGraph, map_in_threads
+from omnigraph.analytics.kernels.sparse import Numbers
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 

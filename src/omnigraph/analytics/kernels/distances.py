@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from omnigraph.analytics.blocks import NumberedGraph
-from omnigraph.analytics.sparse import Numbers, find_lightest_paths
+from omnigraph.analytics.kernels.blocks import NumberedGraph
+from omnigraph.analytics.kernels.sparse import Numbers, find_lightest_paths
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 

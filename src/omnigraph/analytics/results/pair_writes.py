@@ -8,8 +8,8 @@ from typing import cast
 import orjson
 import pyarrow as pa
 
-from omnigraph.analytics.provenance import Provenance, list_analyses
-from omnigraph.analytics.write_back import Destination, WriteTarget, change_schema, find_basis, load_result
+from omnigraph.analytics.results.provenance import Provenance, list_analyses
+from omnigraph.analytics.results.write_back import Destination, WriteTarget, change_schema, find_basis, load_result
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import EdgeType, Schema
 from omnigraph.manifest.contract import load_current_schema

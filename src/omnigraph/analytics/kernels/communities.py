@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnigraph.analytics.blocks import AdjacencyBlock, BlockEngine, State
+from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, State
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 

@@ -15,10 +15,10 @@ from omnigraph.analytics import (
     AnalyticsResult,
     GraphProjection,
     list_parameters,
-    projected_graph,
     run_algorithm,
 )
-from omnigraph.analytics.projected_graph import ProjectionKey
+from omnigraph.analytics.projection import projected_graph
+from omnigraph.analytics.projection.projected_graph import ProjectionKey
 from omnigraph.errors import Cancelled, DeadlineExceeded, NotFound, OmniGraphError, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.frames import shared_cache

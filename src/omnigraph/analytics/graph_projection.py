@@ -3,53 +3,61 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.analytics.algorithms import ALGORITHMS
-from omnigraph.analytics.centrality import compute_betweenness
-from omnigraph.analytics.communities import propagate_labels
-from omnigraph.analytics.components import compute_cores, find_components
-from omnigraph.analytics.distances import UNREACHABLE, measure_hops, measure_paths
+from omnigraph.analytics.algorithm_run import AlgorithmRun
 from omnigraph.analytics.exchange import list_edges, list_nodes, make_adjacency_matrix, make_networkx_graph
-from omnigraph.analytics.likeness import (
+from omnigraph.analytics.kernels import (
+    UNREACHABLE,
     LinkMetric,
     SimilarityMetric,
+    compute_betweenness,
+    compute_clustering,
+    compute_cores,
+    compute_degrees,
+    compute_pagerank,
+    count_triangles,
     embed_by_projection,
+    find_components,
     find_similar,
+    measure_hops,
+    measure_paths,
+    propagate_labels,
     score_links,
 )
-from omnigraph.analytics.neighbourhoods import compute_clustering, count_triangles
-from omnigraph.analytics.projected_graph import ProjectedGraph, load_projection
-from omnigraph.analytics.projection_spec import ProjectionPlan, ProjectionSpec, make_spec, plan_projection
-from omnigraph.analytics.provenance import Provenance
-from omnigraph.analytics.ranking import compute_degrees, compute_pagerank
-from omnigraph.analytics.result import AnalyticsResult
-from omnigraph.analytics.sparse import Numbers
-from omnigraph.analytics.write_back import WriteTarget
+from omnigraph.analytics.parameters import (
+    NodeReference,
+    check_iterations,
+    check_range,
+    check_seed,
+    check_weight,
+    check_word,
+    list_given_nodes,
+    make_teleport,
+    split_pairs,
+    to_parameter_json,
+)
+from omnigraph.analytics.projection import ProjectionSpec, load_projection, make_spec, plan_projection
+from omnigraph.analytics.results import ALGORITHMS, AnalyticsResult, WriteTarget
 from omnigraph.arguments import check_calls
-from omnigraph.deadlines import Timeout, check_deadline, observe_timeouts
+from omnigraph.deadlines import Timeout, observe_timeouts
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.source import suggest_name
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
-from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import Positions
 from omnigraph.read.rows import Filter
-from omnigraph.storage.columns import Values, take_where
+from omnigraph.storage.columns import Values
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 LARGEST_DIMENSION: Final = 4096
-NodeReference = str | Mapping[str, object] | Sequence[object] | int
-"""One node by its id or key, where the projection has one node type, or by its type and id; or a list of them."""
 
 
 @observe_timeouts
@@ -106,17 +114,17 @@ class GraphProjection:
         There are ``iterations`` rounds; with a tolerance they end when all ranks together change by less. With
         ``personalize``, jumps lead to these nodes only: a list of nodes, or a mapping of ids to weights.
         """
-        _check_range("damping", damping, 0, 1)
-        _check_iterations(iterations)
+        check_range("damping", damping, 0, 1)
+        check_iterations(iterations)
         if tolerance is not None and not tolerance > 0:
             raise ParameterError(f"tolerance is {tolerance}", hint="give a number above 0")
         parameters: dict[str, Json] = {"damping": damping, "iterations": iterations}
         if tolerance is not None:
             parameters["tolerance"] = tolerance
         if personalize is not None:
-            parameters["personalize"] = _to_json(personalize)
+            parameters["personalize"] = to_parameter_json(personalize)
         run = self._begin("pagerank", parameters)
-        teleport = None if personalize is None else _make_teleport(run.projected, personalize)
+        teleport = None if personalize is None else make_teleport(run.projected, personalize)
         ranks = compute_pagerank(
             run.projected.graph, damping=damping, iterations=iterations, tolerance=tolerance, teleport=teleport
         )
@@ -134,7 +142,7 @@ class GraphProjection:
 
     def label_propagation(self, *, iterations: int = 10, timeout: Timeout = None) -> AnalyticsResult:
         """Return the community of each node by synchronous label propagation; of equal labels the smallest wins."""
-        _check_iterations(iterations)
+        check_iterations(iterations)
         run = self._begin("label_propagation", {"iterations": iterations})
         return run.finish_groups("label", propagate_labels(run.projected.graph, iterations))
 
@@ -155,8 +163,8 @@ class GraphProjection:
 
     def bfs(self, source: NodeReference, *, timeout: Timeout = None) -> AnalyticsResult:
         """Return the number of hops from the nearest source to each node; null if there is no path."""
-        run = self._begin("bfs", {"source": _to_json(source)})
-        levels = measure_hops(run.projected.graph, run.projected.locate("source", _list_nodes("source", source)))
+        run = self._begin("bfs", {"source": to_parameter_json(source)})
+        levels = measure_hops(run.projected.graph, run.projected.locate("source", list_given_nodes("source", source)))
         return run.finish(distance=pa.array(levels, mask=levels == UNREACHABLE))
 
     def shortest_paths(self, source: NodeReference, *, timeout: Timeout = None) -> AnalyticsResult:
@@ -164,8 +172,10 @@ class GraphProjection:
 
         Without a weight each edge weighs 1.
         """
-        run = self._begin("shortest_paths", {"source": _to_json(source)})
-        distances = measure_paths(run.projected.graph, run.projected.locate("source", _list_nodes("source", source)))
+        run = self._begin("shortest_paths", {"source": to_parameter_json(source)})
+        distances = measure_paths(
+            run.projected.graph, run.projected.locate("source", list_given_nodes("source", source))
+        )
         return run.finish(distance=pa.array(distances, mask=np.isinf(distances)))
 
     def betweenness(self, *, samples: int | None = None, seed: int = 0, timeout: Timeout = None) -> AnalyticsResult:
@@ -175,7 +185,7 @@ class GraphProjection:
         """
         if samples is not None and samples < 1:
             raise ParameterError(f"samples is {samples}", hint="give the number of nodes to start from, at least 1")
-        _check_seed(seed)
+        check_seed(seed)
         run = self._begin("betweenness", {"samples": samples, "seed": seed})
         return run.finish(centrality=compute_betweenness(run.projected.graph, samples, seed))
 
@@ -183,10 +193,10 @@ class GraphProjection:
         self, *, metric: str = "jaccard", top_k: int = 10, cutoff: float = 0.0, timeout: Timeout = None
     ) -> AnalyticsResult:
         """Return for each node the others whose out-neighbours are most alike, best first: a row for each pair."""
-        chosen = _check_word("metric", metric, SimilarityMetric)
+        chosen = check_word("metric", metric, SimilarityMetric)
         if not 0 < top_k < 2**31:
             raise ParameterError(f"top_k is {top_k}", hint="give the number of others for each node, at least 1")
-        _check_range("cutoff", cutoff, 0, 1)
+        check_range("cutoff", cutoff, 0, 1)
         run = self._begin("similarity", {"metric": metric, "top_k": top_k, "cutoff": cutoff})
         pairs = find_similar(run.projected.graph, cast("SimilarityMetric", chosen), top_k, cutoff)
         return run.finish_pairs(pairs.nodes, pairs.others, pairs.scores)
@@ -195,8 +205,8 @@ class GraphProjection:
         self, pairs: Sequence[object], *, metric: str = "adamic_adar", timeout: Timeout = None
     ) -> AnalyticsResult:
         """Return a score for each given pair of nodes, by their common neighbours, in the order of the pairs."""
-        chosen = _check_word("metric", metric, LinkMetric)
-        ends = _split_pairs(pairs)
+        chosen = check_word("metric", metric, LinkMetric)
+        ends = split_pairs(pairs)
         run = self._begin("link_scores", {"metric": metric, "pairs": len(ends)})
         nodes, others = (run.projected.locate("pairs", [pair[end] for pair in ends]) for end in (0, 1))
         scores = score_links(run.projected.graph, nodes, others, cast("LinkMetric", chosen))
@@ -213,10 +223,10 @@ class GraphProjection:
         """Return a vector for each node by fast random projection; ``weights`` are those of its rounds."""
         if not 0 < dimension <= LARGEST_DIMENSION:
             raise ParameterError(f"dimension is {dimension}", hint=f"give a number from 1 to {LARGEST_DIMENSION}")
-        rounds = [_to_weight("weights", each) for each in weights]
+        rounds = [check_weight("weights", each) for each in weights]
         if not any(rounds):
             raise ParameterError(f"weights is {list(weights)}", hint="give one for each round, not all of them 0")
-        _check_seed(seed)
+        check_seed(seed)
         run = self._begin("embed_fastrp", {"dimension": dimension, "weights": list[Json](rounds), "seed": seed})
         vectors = embed_by_projection(run.projected.graph, dimension, tuple(rounds), seed)
         flat = cast("pa.FloatArray", pa.array(vectors.ravel()))
@@ -242,137 +252,21 @@ class GraphProjection:
 
     # ----------------------------------------------------------------------------------------- running
 
-    def _begin(self, algorithm: str, parameters: Mapping[str, Json]) -> _AlgorithmRun:
+    def _begin(self, algorithm: str, parameters: Mapping[str, Json]) -> AlgorithmRun:
         """Read the projection at its commit, for an algorithm."""
         return replace(self._load(), algorithm=algorithm, parameters=parameters)
 
-    def _load(self) -> _AlgorithmRun:
+    def _load(self) -> AlgorithmRun:
         """Read the projection at its commit."""
         snapshot = take_snapshot(self._target.manifest, self._spec.branch, self._spec.at)
         catalog = load_schema_of(self._target.manifest, snapshot.schema_ir_hash).catalog
         plan = plan_projection(self._spec, catalog)
         projected = load_projection(snapshot, catalog, plan)
-        return _AlgorithmRun("", {}, snapshot, plan, projected, self._target)
+        return AlgorithmRun("", {}, snapshot, plan, projected, self._target)
 
     def __repr__(self) -> str:
         spec = self._spec
         return f"GraphProjection(nodes={spec.nodes}, edges={spec.edges}, branch={spec.branch!r}, at={spec.at!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class _AlgorithmRun:
-    """One run of an algorithm on one snapshot."""
-
-    algorithm: str
-    parameters: Mapping[str, Json]
-    snapshot: Snapshot
-    plan: ProjectionPlan
-    projected: ProjectedGraph
-    target: WriteTarget
-
-    def finish(self, **columns: Values | Positions | Numbers) -> AnalyticsResult:
-        """Return the result: a row for each node, with these columns."""
-        return self._finish(self.projected.types, self.projected.ids, columns)
-
-    def finish_pairs(self, nodes: Positions, others: Positions, scores: Numbers) -> AnalyticsResult:
-        """Return the result: a row for each pair of nodes."""
-        types, ids = cast("Values", self.projected.types), self.projected.ids
-        columns = {"other_type": types.take(others), "other_id": ids.take(others), "score": scores}
-        return self._finish(types.take(nodes), ids.take(nodes), columns)
-
-    def _finish(
-        self, types: Values | pa.StringArray, ids: Values, columns: Mapping[str, Values | Positions | Numbers]
-    ) -> AnalyticsResult:
-        check_deadline()
-        from importlib.metadata import version
-
-        values = [pa.array(column) if isinstance(column, np.ndarray) else column for column in columns.values()]
-        names = ["type", "id", *columns]
-        assert tuple(names[2:]) == ALGORITHMS[self.algorithm].columns
-        table = pa.table([types, ids, *values], names=names)
-        projection: dict[str, Json] = {**self.plan.to_json(), "branch": self.snapshot.branch}
-        provenance = Provenance(self.algorithm, self.parameters, projection, "local", version("omnigraph"))
-        return AnalyticsResult(provenance, table, self.target, branch=self.snapshot.branch, commit=self.snapshot.commit)
-
-    def finish_groups(self, name: str, groups: Positions) -> AnalyticsResult:
-        """Return a result whose values are nodes that stand for groups: their numbers, types and ids."""
-        types, ids = cast("Values", self.projected.types), self.projected.ids
-        columns = {name: groups, f"{name}_type": take_where(types, groups), f"{name}_id": take_where(ids, groups)}
-        return self.finish(**columns)
-
-
-# --------------------------------------------------------------------------------------------- parameters
-
-
-def _check_range(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise ParameterError(f"{name} is {value}", hint=f"give a number from {least} to {most}")
-
-
-def _check_word(name: str, value: str, allowed: object) -> str:
-    words = cast("tuple[str, ...]", get_args(allowed))
-    if value not in words:
-        raise ParameterError(f"{name} is {value!r}", hint=f"use {', '.join(words)}")
-    return value
-
-
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**63:
-        raise ParameterError(f"seed is {seed}", hint="give a number from 0 on")
-
-
-def _split_pairs(given: Sequence[object]) -> list[Sequence[object]]:
-    pairs = [cast("Sequence[object]", each) for each in given if isinstance(each, tuple | list)]
-    if len(pairs) < len(given) or any(len(pair) != 2 for pair in pairs) or not pairs:
-        raise ParameterError("pairs is not a list of pairs", hint='give pairs of nodes, such as [("a", "b")]')
-    return pairs
-
-
-def _check_iterations(iterations: int) -> None:
-    if not 0 <= iterations < 2**31:
-        raise ParameterError(f"iterations is {iterations}", hint="give the number of rounds")
-
-
-def _list_nodes(name: str, given: NodeReference) -> list[object]:
-    """Return the nodes that were given: a list is several, anything else is one."""
-    nodes: list[object] = given if isinstance(given, list) else [given]
-    if not nodes:
-        raise ParameterError(f"{name} is an empty list", hint="give at least one node")
-    return nodes
-
-
-def _make_teleport(projected: ProjectedGraph, given: NodeReference) -> Numbers:
-    """Return the probability of each node to be jumped to."""
-    if isinstance(given, Mapping):
-        nodes: list[object] = list(given)
-        weights = [_to_weight("personalize", each) for each in given.values()]
-    else:
-        nodes = _list_nodes("personalize", given)
-        weights = [1.0] * len(nodes)
-    teleport = np.zeros(projected.graph.num_nodes)
-    np.add.at(teleport, projected.locate("personalize", nodes), weights)
-    total = float(teleport.sum())
-    if not total > 0:
-        raise ParameterError("the weights of personalize are all 0", hint="give at least one that is above 0")
-    return teleport / total
-
-
-def _to_weight(name: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
-        return float(value)
-    raise ParameterError(f"{name} has the weight {value!r}", hint="weights are numbers that are not negative")
-
-
-def _to_json(given: object) -> Json:
-    match given:
-        case None | bool() | int() | float() | str():
-            return given
-        case Mapping():
-            return {str(name): _to_json(each) for name, each in cast("Mapping[object, object]", given).items()}
-        case list() | tuple():
-            return [_to_json(each) for each in cast("Sequence[object]", given)]
-        case _:
-            return str(given)
 
 
 def project_all(target: WriteTarget, timeout: Timeout) -> GraphProjection:

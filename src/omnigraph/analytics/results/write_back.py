@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import pyarrow as pa
 
-from omnigraph.analytics.provenance import Provenance, list_analyses, write_trailers
+from omnigraph.analytics.results.provenance import Provenance, list_analyses, write_trailers
 from omnigraph.errors import Json, ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, declare_property
 from omnigraph.language.source import Source

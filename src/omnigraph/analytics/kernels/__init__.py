@@ -1,0 +1,58 @@
+"""Algorithms as functions of arrays: numbered nodes, and the neighbours of each in blocks of rows.
+
+Nothing here knows a graph, a commit or a file. A kernel is a pure function of one block and of the state of all nodes,
+so that it runs in threads of this process and in tasks on executors alike.
+"""
+
+from omnigraph.analytics.kernels.blocks import (
+    AdjacencyBlock,
+    BlockEngine,
+    Kernel,
+    NumberedGraph,
+    Side,
+    State,
+    cut_block,
+)
+from omnigraph.analytics.kernels.centrality import compute_betweenness
+from omnigraph.analytics.kernels.communities import propagate_labels
+from omnigraph.analytics.kernels.components import compute_cores, find_components
+from omnigraph.analytics.kernels.distances import UNREACHABLE, measure_hops, measure_paths
+from omnigraph.analytics.kernels.likeness import (
+    LinkMetric,
+    ScoredPairs,
+    SimilarityMetric,
+    embed_by_projection,
+    find_similar,
+    score_links,
+)
+from omnigraph.analytics.kernels.neighbourhoods import compute_clustering, count_triangles
+from omnigraph.analytics.kernels.ranking import compute_degrees, compute_pagerank
+from omnigraph.analytics.kernels.sparse import Numbers
+
+__all__ = [
+    "UNREACHABLE",
+    "AdjacencyBlock",
+    "BlockEngine",
+    "Kernel",
+    "LinkMetric",
+    "NumberedGraph",
+    "Numbers",
+    "ScoredPairs",
+    "Side",
+    "SimilarityMetric",
+    "State",
+    "compute_betweenness",
+    "compute_clustering",
+    "compute_cores",
+    "compute_degrees",
+    "compute_pagerank",
+    "count_triangles",
+    "cut_block",
+    "embed_by_projection",
+    "find_components",
+    "find_similar",
+    "measure_hops",
+    "measure_paths",
+    "propagate_labels",
+    "score_links",
+]
