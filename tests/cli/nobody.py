@@ -37,6 +37,6 @@ def _import_what_is_imported_late(folder: Path) -> None:
         ["init", graph, "--schema", str(schema)],
         ["branch", "create", "x", "-g", graph, "--json"],
         ["branch", "list", "-g", graph],
-        ["branch", "delete", "y", "-g", graph],
+        ["branch", "delete", "y", "--yes", "-g", graph],
     ):
         _run(*words)

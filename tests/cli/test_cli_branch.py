@@ -61,14 +61,14 @@ def test_list_is_a_table(omnigraph: Command, stocked: Stocked) -> None:
 
 
 def test_a_branch_is_deleted_without_a_question_where_nobody_sits(omnigraph: Command, stocked: Stocked) -> None:
-    answer = omnigraph("branch", "delete", BRANCH, *GRAPH)
+    answer = omnigraph("branch", "delete", BRANCH, "--yes", *GRAPH)
     assert (answer.code, answer.out) == (0, f"deleted branch {BRANCH} at {stocked.branch_head}\n")
     assert answer.err == f"deleting branch {BRANCH} in brain.og\n"
     assert names() == ["main"]
 
 
 def test_json_of_delete(omnigraph: Command, stocked: Stocked) -> None:
-    answer = omnigraph("branch", "delete", BRANCH, "--json", *GRAPH)
+    answer = omnigraph("branch", "delete", BRANCH, "--yes", "--json", *GRAPH)
     assert (answer.json, answer.err) == ({"branch": BRANCH, "commit": stocked.branch_head}, "")
 
 
@@ -115,8 +115,8 @@ def test_a_name_that_a_branch_cannot_have(omnigraph: Command, name: str, reason:
             "not_found",
             "no commit 01J0000000000000000000000",
         ),
-        (["delete", "nope"], 1, "not_found", "no branch 'nope' in brain.og"),
-        (["delete", "main"], 1, "parameter_error", "main cannot be deleted"),
+        (["delete", "nope", "--yes"], 1, "not_found", "no branch 'nope' in brain.og"),
+        (["delete", "main", "--yes"], 1, "parameter_error", "main cannot be deleted"),
         (["create"], 2, "parameter_error", "Missing argument"),
         (["rename", "a", "b"], 2, "parameter_error", "No such command 'rename'"),
     ],
@@ -135,10 +135,10 @@ def test_what_cannot_be_done_is_said(
 @pytest.mark.usefixtures("stocked")
 def test_a_branch_that_another_depends_on_is_a_conflict(omnigraph: Command) -> None:
     omnigraph("branch", "create", "next", "--from", BRANCH, *GRAPH)
-    answer = omnigraph("branch", "delete", BRANCH, *GRAPH)
+    answer = omnigraph("branch", "delete", BRANCH, "--yes", *GRAPH)
     assert answer.code == 3
     assert "'next' still depends on it\nhint: delete 'next' first\n" in answer.err
-    error = error_of(omnigraph("branch", "delete", BRANCH, "--json", *GRAPH))
+    error = error_of(omnigraph("branch", "delete", BRANCH, "--yes", "--json", *GRAPH))
     assert (error["code"], error["details"]) == ("conflict", {"branch": BRANCH, "dependent": "next"})
 
 
@@ -197,6 +197,15 @@ def test_at_a_terminal_a_delete_is_asked_for() -> None:
     assert code == 0
     assert question in shown
     assert names() == ["main"]
+
+
+@pytest.mark.usefixtures("stocked")
+def test_where_nobody_can_be_asked_nothing_is_deleted(omnigraph: Command) -> None:
+    for form in ([], ["--json"]):
+        answer = omnigraph("branch", "delete", BRANCH, *form, *GRAPH)
+        assert answer.code == 2
+        assert "Nobody can be asked here: --yes does it" in answer.out + answer.err
+    assert names() == ["main", BRANCH]
 
 
 @pytest.mark.slow

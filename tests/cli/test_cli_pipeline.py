@@ -149,7 +149,7 @@ def test_a_run_whose_checks_pass(folder: Path, omnigraph: Command, spark: SparkS
         "check young: passed",
         "branch load/june is kept; to look at it:",
         "  omnigraph snapshot --branch load/june -g brain.og",
-        "  omnigraph branch delete load/june -g brain.og",
+        "  omnigraph branch delete load/june --yes -g brain.og",
     ]
     talk = [line.partition(" (")[0] for line in answer.err.splitlines()]
     assert talk == [

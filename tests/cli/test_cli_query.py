@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
 from omnigraph.cli.render.output import json_text
 from omnigraph.cli.render.page import Page, fit_widths
-from omnigraph.cli.render.read import Format, QueryRows
-from omnigraph.errors import Json
+from omnigraph.cli.render.query_rows import Format, QueryRows
+from omnigraph.errors import Json, ParameterError
 from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 
 GRAPH = ("-g", "brain.og")
@@ -173,7 +176,7 @@ def test_json_text_is_that_of_the_standard_library() -> None:
         (["-e", "query q() { match { $p: Persn } return { $p } }"], 1, "did you mean 'Person'?"),
         (["-e", ALL, "--format", "xml"], 2, "xml"),
         (["-e", ALL, "--explain", "--profile"], 2, "cannot be used together"),
-        (["-e", ALL, "--explain", "--format", "csv"], 2, "--format is for rows"),
+        (["-e", ALL, "--explain", "--format", "csv"], 2, "are for rows"),
     ],
     ids=str,
 )
@@ -230,7 +233,7 @@ def test_a_terminal_stops_at_200_rows(tmp_path: Path, monkeypatch: pytest.Monkey
     text = "query q() { match { $n: N } return { $n.n } order { $n.n } }"
     lines = drawn(graph, text, 80, monkeypatch)
     assert len(lines) == 202
-    assert lines[200:] == ["199", "and 1,034 more; --format jsonl shows all"]
+    assert lines[200:] == ["199", "and 1,034 more; --format jsonl shows all, -o FILE keeps them"]
 
 
 @pytest.mark.parametrize(
@@ -247,3 +250,89 @@ def test_a_terminal_stops_at_200_rows(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_narrow_columns_keep_their_width(widths: list[int], room: int, expected: list[int]) -> None:
     assert fit_widths(widths, room) == expected
+
+
+# --------------------------------------------------------------------------------------------- files, limits
+
+
+@pytest.mark.usefixtures("things")
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.json", "rows.md", "rows.arrow", "rows.parquet"])
+def test_rows_go_to_a_file_whose_ending_says_its_format(omnigraph: Command, name: str) -> None:
+    answer = omnigraph("query", "-e", EVERYTHING, "-o", name, *GRAPH)
+    assert (answer.code, answer.err) == (0, "")
+    assert re.fullmatch(rf"{name}: 2 rows, at commit \w+\n", answer.out)
+    rows = [json.loads(line) for line in omnigraph("query", "-e", EVERYTHING, "--format", "jsonl", *GRAPH).out.split()]
+    path = Path(name)
+    match path.suffix:
+        case ".csv" | ".md":
+            form = "csv" if path.suffix == ".csv" else "markdown"
+            assert path.read_text() == omnigraph("query", "-e", EVERYTHING, "--format", form, *GRAPH).out
+        case ".jsonl":
+            assert [json.loads(line) for line in path.read_text().splitlines()] == rows
+        case ".json":
+            assert json.loads(path.read_text())["rows"] == rows
+        case ".arrow":
+            assert pa.ipc.open_stream(path.read_bytes()).read_all().column("code").to_pylist() == [
+                row["code"] for row in rows
+            ]
+        case _:
+            assert pq.read_table(path).column("count").to_pylist() == [5000, None]
+
+
+@pytest.mark.usefixtures("things")
+def test_what_a_file_of_rows_needs(omnigraph: Command) -> None:
+    for words, complaint in (
+        (["-o", "rows.xyz"], "the ending of 'rows.xyz' says no format"),
+        (["-o", "rows.csv", "--format", "table"], "--format table is for people"),
+        (["--format", "parquet"], "--format parquet is not text: -o FILE writes it"),
+        (["--explain", "-o", "rows.csv"], "are for rows"),
+        (["--profile", "--limit", "1"], "are for rows"),
+        (["--limit", "-1"], "greater than or equal to 0"),
+    ):
+        answer = omnigraph("query", "-e", EVERYTHING, *words, *GRAPH)
+        assert (answer.code, answer.out) == (2, ""), words
+        assert complaint in answer.err, words
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["brain.og"]
+    Path("rows.csv").mkdir()
+    assert omnigraph("query", "-e", EVERYTHING, "-o", "rows.csv", *GRAPH).code == 1
+
+
+@pytest.mark.usefixtures("things")
+def test_a_file_of_rows_as_json(omnigraph: Command) -> None:
+    found = omnigraph("query", "-e", EVERYTHING, "-o", "rows.data", "--format", "csv", "--json", *GRAPH).json
+    assert list(found) == ["query_name", "columns", "row_count", "branch", "commit", "path", "format"]
+    assert (found["row_count"], found["path"], found["format"]) == (2, "rows.data", "csv")
+
+
+@pytest.mark.usefixtures("stocked")
+def test_a_limit_is_that_of_every_format(omnigraph: Command) -> None:
+    words = ("query", "-e", ALL, *GRAPH)
+    assert omnigraph(*words, "--limit", "1").out == "p.name\nann\n"
+    assert omnigraph(*words, "--limit", "0", "--format", "csv").out == "p.name\n"
+    assert omnigraph(*words, "--limit", "9", "--format", "jsonl").out == '{"p.name":"ann"}\n{"p.name":"bob"}\n'
+    assert omnigraph(*words, "--limit", "1", "--json").json["row_count"] == 1
+
+
+def test_null_and_texts_that_look_like_it(tmp_path: Path, omnigraph: Command) -> None:
+    graph = og.init(tmp_path / "g.og", "node N { n: I32 @key  text: String? }")
+    texts = [None, "null", "", "a|b"]
+    graph.load([{"type": "N", "data": {"n": n, "text": text}} for n, text in enumerate(texts)])
+    text = "query q() { match { $n: N } return { $n.text as text } order { $n.n } }"
+    words = ("query", "-e", text, "-g", str(tmp_path / "g.og"))
+    assert omnigraph(*words).out == 'text\nnull\n"null"\n""\na|b\n'
+    lines = ["| text |", "| --- |", "| null |", '| "null" |', '| "" |', "| a\\|b |"]
+    assert omnigraph(*words, "--format", "markdown").out.splitlines() == lines
+
+
+def test_the_head_of_a_result_computes_no_more(things: og.Graph) -> None:
+    result = things.query(EVERYTHING)
+    assert result.head(1).rows == result.rows[:1]
+    assert result.head(5).rows == result.rows
+    assert result.head(0).columns == result.columns
+    with pytest.raises(ParameterError, match="limit is -1"):
+        result.head(-1)
+
+
+def test_any_library_reads_a_result_as_arrow(things: og.Graph) -> None:
+    result = things.query(EVERYTHING)
+    assert pa.table(result).equals(result.to_arrow())

@@ -250,7 +250,7 @@ def test_a_hard_drop_says_who_holds_the_rows_and_the_way_out(omnigraph: Command)
     answer = omnigraph("schema", "apply", "less.pg", "--allow-data-loss", "--yes", *GRAPH)
     assert answer.code == 3
     assert "shows it" in answer.err
-    assert "omnigraph cleanup --keep 1 --confirm" in answer.err
+    assert "omnigraph cleanup --keep 1 --yes" in answer.err
     assert omnigraph("schema", "apply", "less.pg", *GRAPH).code == 0
 
 

@@ -68,9 +68,9 @@ def test_a_tag_is_a_reference_everywhere(omnigraph: Command, stocked: Stocked) -
 def test_a_tag_is_deleted(omnigraph: Command, stocked: Stocked) -> None:
     for name in ("x", "y"):
         omnigraph("tag", "create", name, *GRAPH)
-    answer = omnigraph("tag", "delete", "x", *GRAPH)
+    answer = omnigraph("tag", "delete", "x", "--yes", *GRAPH)
     assert (answer.code, answer.out, answer.err) == (0, "deleted tag x\n", "deleting tag x in brain.og\n")
-    assert omnigraph("tag", "delete", "y", "--json", *GRAPH).json == {"tag": "y"}
+    assert omnigraph("tag", "delete", "y", "--yes", "--json", *GRAPH).json == {"tag": "y"}
     assert tags() == {}
     assert omnigraph("commit", "show", stocked.main_head, *GRAPH).code == 0
 
@@ -95,7 +95,7 @@ def test_at_a_terminal_a_delete_is_asked_for(omnigraph: Command) -> None:
         (["create", "x", "nope"], 1, "not_found", "no commit, version, date or tag 'nope'"),
         (["create", "x", "--branch", "nope"], 1, "not_found", "nope"),
         (["create", "x", "v9", "--branch", "nope"], 1, "not_found", "no branch 'nope'"),
-        (["delete", "nope"], 1, "not_found", "no tag 'nope' in brain.og"),
+        (["delete", "nope", "--yes"], 1, "not_found", "no tag 'nope' in brain.og"),
         (["create"], 2, "parameter_error", "Missing argument"),
     ],
     ids=str,
@@ -115,8 +115,10 @@ def test_what_cannot_be_done_is_said(
 @pytest.mark.usefixtures("stocked")
 def test_a_branch_that_a_tag_depends_on_is_a_conflict(omnigraph: Command) -> None:
     omnigraph("tag", "create", "kept", BRANCH, *GRAPH)
-    answer = omnigraph("branch", "delete", BRANCH, *GRAPH)
+    answer = omnigraph("branch", "delete", BRANCH, "--yes", *GRAPH)
     assert answer.code == 3
     assert "the tag 'kept' still depends on it\nhint: delete the tag 'kept' first\n" in answer.err
-    details = cast("dict[str, Json]", error_of(omnigraph("branch", "delete", BRANCH, "--json", *GRAPH))["details"])
+    details = cast(
+        "dict[str, Json]", error_of(omnigraph("branch", "delete", BRANCH, "--yes", "--json", *GRAPH))["details"]
+    )
     assert details == {"branch": BRANCH, "tag": "kept"}

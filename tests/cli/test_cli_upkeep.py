@@ -52,17 +52,17 @@ def test_cleanup_is_a_preview_until_it_is_confirmed(omnigraph: Command, ports: G
     assert re.search(r"^would reclaim [\d.]+ \w+; 6 commits can be read, 0 not$", preview.out, re.MULTILINE), (
         preview.out
     )
-    assert "--confirm" in preview.err
-    done = omnigraph("cleanup", "--confirm", "--json").json
+    assert "--yes does it" not in preview.err  # there is nothing to do
+    done = omnigraph("cleanup", "--yes", "--json").json
     assert list(done) == ["confirmed", "commits_kept", "commits_gone", "bytes", "reclaimed"]
     assert (done["confirmed"], done["commits_kept"]) == (True, 6)
-    assert "reclaimed 0 bytes" in omnigraph("cleanup", "--confirm").out
+    assert "reclaimed 0 bytes" in omnigraph("cleanup", "--yes").out
 
 
 @pytest.mark.parametrize(("words", "code"), [(("--keep", "0"), 2), (("--older-than", "soon"), 1)])
 def test_cleanup_that_makes_no_sense(omnigraph: Command, ports: Graph, words: tuple[str, ...], code: int) -> None:
     head = ports.commits()[0]
-    answer = omnigraph("cleanup", *words, "--confirm", "--json")
+    answer = omnigraph("cleanup", *words, "--yes", "--json")
     assert (answer.code, error_of(answer)["code"]) == (code, "parameter_error")
     assert ports.commits()[0] == head
 
@@ -75,9 +75,9 @@ def test_repair(omnigraph: Command, ports: Graph) -> None:
     assert header.split() == ["branch", "table", "kind", "shown", "head", "operations", "would", "be"]
     assert drift.split() == ["main", "node:Port", "suspicious", "4", "5", "Append", "published"]
     assert (preview.code, "nothing was changed" in preview.err) == (0, True)
-    done = omnigraph("repair", "--force", "--confirm", "--json").json
+    done = omnigraph("repair", "--force", "--yes", "--json").json
     assert (done["confirmed"], done["commits"]) == (True, [ports.commits()[0].id])
-    assert "repaired: nothing" not in omnigraph("repair", "--confirm").out
+    assert "repaired: nothing" not in omnigraph("repair", "--yes").out
 
 
 def test_repair_of_a_graph_that_was_moved(omnigraph: Command, ports: Graph, tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_repair_of_a_graph_that_was_moved(omnigraph: Command, ports: Graph, tmp_
     assert (asked.code, error_of(asked)["code"]) == (1, "graph_moved")
     preview = omnigraph("repair", "-g", moved)
     assert preview.out == "1 file of a branch names the folder that the graph was moved from\n"
-    assert "--confirm" in preview.err
-    assert omnigraph("repair", "-g", moved, "--confirm", "--json").json["moved"] == 1
+    assert "--yes does it" in preview.err
+    assert omnigraph("repair", "-g", moved, "--yes", "--json").json["moved"] == 1
     assert omnigraph("repair", "-g", moved).out == "no drift\n"
     assert len(og.open(moved).commits("dev")) == 4
 
@@ -98,7 +98,7 @@ def test_verify(omnigraph: Command, ports: Graph) -> None:
     assert (sound.code, sound.out) == (0, "sound: nothing is wrong\n")
     assert "read 6 rows, 1 branch, 4 commits, 0 tags" in sound.err
     append_by_another_program(ports, "x", "y")
-    omnigraph("repair", "--force", "--confirm")
+    omnigraph("repair", "--force", "--yes")
     answer = omnigraph("verify")
     assert answer.code == 1
     finding, remedy, count = answer.out.splitlines()

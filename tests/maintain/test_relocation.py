@@ -65,7 +65,7 @@ def test_a_graph_that_was_moved_is_repaired(tmp_path: Path, original: str) -> No
         shutil.rmtree(tmp_path / "a.og")
     moved = omnigraph.open(place)
     assert shown(moved) == before["main"]
-    with pytest.raises(GraphMoved, match="repair --confirm"):
+    with pytest.raises(GraphMoved, match="repair --yes"):
         shown(moved, "dev")
     (found,) = moved.verify().findings
     assert found.kind is FindingKind.MOVED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,65 @@ def test_a_commit_is_read_as_it_was_on_its_own_branch(history: History) -> None:
         assert names(history.graph, "Person", branch, history.commits["cid"].id) == ["ann", "cid"]
         assert names(history.graph, "Person", branch, history.commits["ann"].id) == ["ann"]
         assert names(history.graph, "Person", branch, history.commits["genesis"].id) == []
+
+
+def test_a_part_of_an_id_is_enough_if_it_is_unique(history: History) -> None:
+    for name, commit in history.commits.items():
+        for part in (commit.id[-6:], commit.id[-10:].lower(), commit.id[:-1], commit.id[1:]):
+            assert history.graph.commit(part) == commit, (name, part)
+            assert history.graph.snapshot("dev", at=part).commit == commit
+    # The start of an id is its time, and these were made one after the other.
+    start = history.commits["ann"].id[:6]
+    same = sorted(commit.id for commit in history.commits.values() if commit.id.startswith(start))
+    with pytest.raises(ParameterError, match=f"is a part of {len(same)} commit ids") as error:
+        history.graph.commit(start)
+    assert error.value.details["commits"] == same
+    with pytest.raises(NotFound, match="no commit, version, date or tag"):
+        history.graph.commit(history.commits["ann"].id[-5:])
+    with pytest.raises(NotFound, match="no commit, version, date or tag"):
+        history.graph.commit("000000")
+
+
+def test_a_tag_wins_over_a_part_of_an_id(tmp_path: Path) -> None:
+    graph = make_graph(locate(tmp_path / "graph.og"))
+    (genesis,) = graph.commits()
+    newest = graph.commit(commit_rows(graph, {"Person": ["ann"]}).commit.id)
+    graph.create_tag(newest.id[-6:], genesis.id)
+    assert graph.commit(newest.id[-6:]) == genesis
+    assert graph.commit(newest.id[-7:]) == newest
+
+
+def test_a_tilde_goes_back_along_first_parents(history: History) -> None:
+    graph, commits = history.graph, history.commits
+    meant = {
+        "main~": "ann",
+        "main~0": "bob",
+        "main~1": "ann",
+        "main~2": "genesis",
+        "dev~1": "cid",
+        "dev~2": "ann",
+        "dev~3": "genesis",
+        f"{commits['cid'].id}~1": "ann",
+        f"{commits['cid'].id[-6:]}~1": "ann",
+        "v5~1": "ann",
+        "2099-01-01~1~1": "genesis",
+    }
+    for reference, name in meant.items():
+        assert graph.commit(reference) == commits[name], reference
+    assert names(graph, "Person", "main", "dev~1") == ["ann", "cid"]
+    with pytest.raises(NotFound, match="no commit at 'main~3'") as error:
+        graph.commit("main~3")
+    assert error.value.hint == "there are 2 commits before 'main'"
+    with pytest.raises(NotFound, match="'nobody'"):
+        graph.commit("nobody~1")
+
+
+def test_a_tilde_steps_over_upkeep(tmp_path: Path) -> None:
+    graph = make_graph(locate(tmp_path / "graph.og"))
+    first = graph.commit(commit_rows(graph, {"Person": ["ann"]}).commit.id)
+    graph.optimize()
+    commit_rows(graph, {"Person": ["bob"]})
+    assert graph.commit("main~1") == first
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def start(
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask, as where there is no terminal.")] = False,
 ) -> None:
     """A versioned, typed property graph on Lance, with Git-like branches and a data pipeline on Spark."""
     _start_log("INFO" if verbose else "WARNING")

@@ -57,7 +57,20 @@ FileOptionPairs: TypeAlias = Annotated[
 ]
 At: TypeAlias = Annotated[
     str | None,
-    typer.Option("--at", metavar="REF", help="A commit id, a version like v12, a time, or a tag.", show_default="now"),
+    typer.Option(
+        "--at",
+        metavar="REF",
+        help="A commit id or its end, a version like v12, a time, a tag, or main~2.",
+        show_default="now",
+    ),
+]
+
+ReadBranch: TypeAlias = Annotated[str, typer.Option("--branch", help="The branch to read.")]
+Types: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False)
+]
+Message: TypeAlias = Annotated[
+    str | None, typer.Option("-m", "--message", metavar="TEXT", help="The commit message.", show_default=False)
 ]
 
 SvgFile: TypeAlias = Annotated[

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "OMNIGRAPH_GRAPH"
 DURABILITY_VARIABLE = "OMNIGRAPH_DURABILITY"
+NOTHING_CHANGED = "nothing was changed"
 _HOLDS_A_GRAPH = "__manifest"
 
 
@@ -70,8 +71,15 @@ class Session:
         start_upkeep(self.target(), self.storage_options, branch)
 
     def confirm(self, question: str) -> bool:
-        """Ask before an operation that cannot be undone."""
-        return self.assume_yes or self.output.confirm(question)
+        """Ask before an operation that cannot be undone. Where nobody can be asked, ``--yes`` is needed."""
+        if self.assume_yes:
+            return True
+        if not self.output.can_ask:
+            raise typer.TyperException(f"{question} Nobody can be asked here: --yes does it")
+        if self.output.ask(question):
+            return True
+        self.output.say(NOTHING_CHANGED)
+        return False
 
 
 def session_of(context: typer.Context) -> Session:

@@ -167,7 +167,7 @@ def _check_location(found: _VerifyState) -> bool:
     files = list(find_relocated_files(found.manifest))
     if files:
         what = f"{len(files)} files of branches refer to another folder: the graph was moved or copied from there"
-        found.add_finding(FindingKind.MOVED, str(found.manifest.location), what, "run `omnigraph repair --confirm`")
+        found.add_finding(FindingKind.MOVED, str(found.manifest.location), what, "run `omnigraph repair --yes`")
         found.branches = [MAIN]
     return bool(files)
 

@@ -97,6 +97,12 @@ class Lineage:
         index = pc.index(self.rows.column("object_id"), pa.scalar(commit_id)).as_py()
         return None if index < 0 else self._commit(index)
 
+    def list_by_part(self, part: str) -> list[CommitRecord]:
+        """Return the commits whose id begins or ends with some characters."""
+        ids = self.rows.column("object_id")
+        fits = pc.or_(pc.starts_with(ids, part), pc.ends_with(ids, part)).to_numpy(zero_copy_only=False)
+        return [self._commit(int(index)) for index in np.flatnonzero(fits)]
+
     def find_key(self, digest: str, since: int) -> CommitRecord | None:
         """Return the commit of a key, if it was made since a time in microseconds."""
         found = self._keyed.positions.get(digest)

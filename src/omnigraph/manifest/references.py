@@ -1,4 +1,6 @@
-"""References to commits: a commit id, ``v12``, a date, a time or a tag. Resolve them, and create what begins at one.
+"""References to commits: a commit id or a part of one, ``v12``, a date, a time, a tag, and ``REF~2`` for any of them.
+
+Here they are resolved, and what begins at one is created.
 
 Branches and tags are created under the refs lock, and the reference is resolved under it, so that no branch is deleted
 and no commit is cleaned up meanwhile.
@@ -6,6 +8,7 @@ and no commit is cleaned up meanwhile.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,7 +30,11 @@ from omnigraph.manifest.tags import Tag, encode_tag, find_tag, list_tag_names, p
 from omnigraph.storage.locks import HeldLock, refs_lock
 
 Reference: TypeAlias = str | int | datetime
-"""A commit id, a manifest version (``v12`` or 12), a date text, an aware datetime or a tag."""
+"""A commit id, its start or end, a version (``v12`` or 12), a date text, an aware datetime, a tag, or ``REF~n``."""
+_ANCESTOR = re.compile(r"(.+)~(\d{0,9})", re.DOTALL)
+# Short enough to type, long enough to be unique: the end of an id is random.
+_ID_PART = re.compile(r"[0-9A-HJKMNP-TV-Z]{6,25}", re.IGNORECASE)
+_SHOWN_IDS = 5
 RemovalFinisher: TypeAlias = Callable[[Manifest, HeldLock], None]
 """Removes what hard drops of dead processes left, so that no new branch or tag can show it."""
 
@@ -52,12 +59,15 @@ def resolve_reference(manifest: Manifest, branch: str, at: Reference | None) -> 
         return _at_version(manifest, branch, at)
     if COMMIT_ID.fullmatch(at):
         return _at_commit(manifest, branch, at)
+    ancestor = _ANCESTOR.fullmatch(at)
+    if ancestor:
+        return _at_ancestor(manifest, branch, ancestor.group(1), int(ancestor.group(2) or 1))
     version = VERSION.fullmatch(at)
     if version:
         return _at_version(manifest, branch, int(version.group(1)))
     if DATE_LIKE.fullmatch(at):
         return _at_time(manifest, branch, parse_instant(at))
-    return _at_tag(manifest, at)
+    return _at_tag(manifest, branch, at)
 
 
 def take_snapshot(manifest: Manifest, branch: str, at: Reference | None = None) -> Snapshot:
@@ -211,16 +221,68 @@ def _find_on_branch(manifest: Manifest, branch: str, commit_id: str) -> CommitRe
 
 
 def _at_commit(manifest: Manifest, branch: str, commit_id: str) -> ResolvedReference:
-    commit = find_commit(manifest, branch, commit_id)
+    return _show_commit(find_commit(manifest, branch, commit_id))
+
+
+def _show_commit(commit: CommitRecord) -> ResolvedReference:
     return ResolvedReference(commit.branch or MAIN, commit.manifest_version, commit)
 
 
-def _at_tag(manifest: Manifest, name: str) -> ResolvedReference:
+def _at_ancestor(manifest: Manifest, branch: str, reference: str, steps: int) -> ResolvedReference:
+    """Go back some commits from a reference, or from the head of a branch, by first parents."""
+    if reference in branch_names(manifest):
+        start = resolve_reference(manifest, reference, None)
+    else:
+        start = resolve_reference(manifest, branch, reference)
+    history = _history(manifest, start.branch)
+    positions = history.positions_by_id()
+    commit = start.commit
+    for step in range(steps):
+        parent = None if commit is None or commit.parent is None else positions.get(commit.parent)
+        if parent is None:
+            raise NotFound(
+                f"no commit at '{reference}~{steps}'",
+                hint=f"there {'is 1 commit' if step == 1 else f'are {step} commits'} before '{reference}'",
+                details={"reference": f"{reference}~{steps}"},
+            )
+        commit = history.commit_at(parent)
+    return start if commit is None or not steps else _show_commit(commit)
+
+
+def _find_by_part(manifest: Manifest, branch: str, part: str) -> CommitRecord | None:
+    """Find the one commit, on any branch, whose id begins or ends with some characters."""
+    wanted = part.upper()
+    found: dict[str, CommitRecord] = {}
+    for name in dict.fromkeys((branch, *branch_names(manifest))):
+        for commit in _list_by_part(manifest, name, wanted):
+            found.setdefault(commit.id, commit)
+    if len(found) > 1:
+        raise ParameterError(
+            f"'{part}' is a part of {len(found)} commit ids: {', '.join(sorted(found)[:_SHOWN_IDS])}"
+            + (", ..." if len(found) > _SHOWN_IDS else ""),
+            hint="give more of its characters",
+            details={"reference": part, "commits": sorted(found)},
+        )
+    return next(iter(found.values()), None)
+
+
+def _list_by_part(manifest: Manifest, branch: str, part: str) -> list[CommitRecord]:
+    try:
+        return _history(manifest, branch).list_by_part(part)
+    except NotFound:
+        # The branch was deleted since it was listed.
+        return []
+
+
+def _at_tag(manifest: Manifest, branch: str, name: str) -> ResolvedReference:
     # A name that no tag may have is not looked up: it may not be a valid path.
     tag = find_tag(manifest, name) if is_name(name) else None
     if tag is not None:
         return _at_commit(manifest, tag.branch, tag.commit)
-    hint = "give a commit id, a version like v12, a time like 2024-05-01T10:00Z, or a tag"
+    short = _find_by_part(manifest, branch, name) if _ID_PART.fullmatch(name) else None
+    if short is not None:
+        return _show_commit(short)
+    hint = "give a commit id, or six of its first or last characters, a version like v12, a time, or a tag"
     if name in branch_names(manifest):
         hint = f"'{name}' is a branch: give it where a branch is expected"
     raise NotFound(
@@ -255,7 +317,7 @@ def _at_time(manifest: Manifest, branch: str, instant: datetime) -> ResolvedRefe
     if commit is None:
         hint = "`omnigraph commit list` shows the commits and their times"
         raise NotFound(f"'{branch}' has no commit at or before {instant.isoformat()}", hint=hint)
-    return ResolvedReference(commit.branch or MAIN, commit.manifest_version, commit)
+    return _show_commit(commit)
 
 
 def _history(manifest: Manifest, branch: str) -> Lineage:

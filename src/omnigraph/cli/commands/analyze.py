@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
-from omnigraph.cli.arguments import At, Pairs, read_parameters
+from omnigraph.cli.arguments import At, Message, Pairs, ReadBranch, read_parameters
 from omnigraph.cli.render.analytics import AlgorithmListing, AnalysisListing
-from omnigraph.cli.render.read import Format, QueryRows
+from omnigraph.cli.render.query_rows import Format, QueryRows
 from omnigraph.cli.render.write import LoadSummary
 from omnigraph.cli.session import session_of
 
@@ -36,7 +36,7 @@ def analyze(
         typer.Option("--weight", metavar="PROPERTY", help="The weight of an edge.", show_default=False),
     ] = None,
     direction: Annotated[str, typer.Option("--direction", help="How edges are followed: out, in or both.")] = "out",
-    branch: Annotated[str, typer.Option("--branch", help="The branch to read.")] = "main",
+    branch: ReadBranch = "main",
     at: At = None,
     pairs: Pairs = None,
     top: Annotated[
@@ -65,9 +65,7 @@ def analyze(
         str | None,
         typer.Option("--from", metavar="REF", help="Create the branch from there.", show_default=False),
     ] = None,
-    message: Annotated[
-        str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
-    ] = None,
+    message: Message = None,
     *,
     create: Annotated[bool, typer.Option("--create", help="Add the property to the schema if it is missing.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace values that no analysis wrote.")] = False,

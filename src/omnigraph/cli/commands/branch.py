@@ -68,7 +68,6 @@ def delete(
     with session.open("rw") as graph:
         head = _head(graph, name)
         if not session.confirm(f"Delete branch {name} and what only it has?"):
-            session.output.say("nothing was changed")
             return 1
         graph.delete_branch(name)
         session.output.show(BranchChange("deleted", name, head))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.arguments import SvgFile
+from omnigraph.cli.arguments import SvgFile, Types
 from omnigraph.cli.render.changes import ChangeFeed, ChangesFormat
 from omnigraph.cli.render.diff import DiffCounts, DiffDetails, DiffFormat
 from omnigraph.cli.render.graph import MAIN
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Follow the changes of a branch, commit by commit.", rich_markup_mode=None)
 
 Branch: TypeAlias = Annotated[str, typer.Option("--branch", help="The branch to follow.")]
-Types: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
-]
 Form: TypeAlias = Annotated[ChangesFormat | None, typer.Option("--format", help="Output format.", show_default="text")]
 
 
@@ -182,10 +178,7 @@ def diff(
     b: Annotated[
         str | None, typer.Argument(metavar="[B]", help="The same kind of reference. Shows the changes from A to B.")
     ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
-    ] = None,
+    types: Types = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch that versions and times refer to.")] = "main",
     *,
     stat: Annotated[bool, typer.Option("--stat", help="Show only the counts per type.")] = False,

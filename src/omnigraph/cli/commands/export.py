@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.arguments import At
+from omnigraph.cli.arguments import At, ReadBranch, Types
 from omnigraph.cli.render.read import ExportSummary
 from omnigraph.cli.session import session_of
 
@@ -17,11 +17,8 @@ ExportFormat: TypeAlias = Literal["jsonl", "parquet"]
 
 def export(
     context: typer.Context,
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
-    ] = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch to read.")] = "main",
+    types: Types = None,
+    branch: ReadBranch = "main",
     at: At = None,
     form: Annotated[ExportFormat, typer.Option("--format", help="Output format.")] = "jsonl",
     path: Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import omnigraph
-from omnigraph.cli.arguments import read_texts
+from omnigraph.cli.arguments import At, ReadBranch, read_texts
 from omnigraph.cli.render.graph import GraphDescription, NewGraph, SettingsListing, SnapshotTables, VersionListing
 from omnigraph.cli.session import session_of
 
@@ -88,10 +88,8 @@ def settings(context: typer.Context, keep: Keep = None) -> int:
 
 def snapshot(
     context: typer.Context,
-    branch: Annotated[str, typer.Option("--branch", help="The branch to read.")] = "main",
-    at: Annotated[
-        str | None, typer.Option("--at", help="A commit id, a version like v12, a time, or a tag.", show_default="now")
-    ] = None,
+    branch: ReadBranch = "main",
+    at: At = None,
 ) -> int:
     """Show the version of every table that belongs to the graph, now or at a point in its history.
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.arguments import STDIN, FileOptionPairs, read_options
+from omnigraph.cli.arguments import STDIN, FileOptionPairs, Message, read_options
 from omnigraph.cli.render.page import pluralize
 from omnigraph.cli.render.write import LoadSummary
 from omnigraph.cli.session import session_of
@@ -114,9 +114,7 @@ def load(
     ] = None,
     engine: Annotated[Engine, typer.Option("--engine", help="Where the load runs.")] = "auto",
     check: Annotated[bool, typer.Option("--check", help="Report every problem and write nothing.")] = False,
-    message: Annotated[
-        str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
-    ] = None,
+    message: Message = None,
 ) -> int:
     """Load files of records, or tables of nodes and edges, as one commit, all or nothing.
 

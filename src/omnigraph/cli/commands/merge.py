@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from omnigraph.cli.arguments import Message
 from omnigraph.cli.render.merge import MergeSummary
 from omnigraph.cli.session import session_of
 from omnigraph.errors import AlreadyExists
@@ -45,9 +46,6 @@ Resolve: TypeAlias = Annotated[
         help="Resolve conflicts as decided in this file, written by --out.",
         show_default=False,
     ),
-]
-Message: TypeAlias = Annotated[
-    str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
 ]
 
 CONFLICTS = 3

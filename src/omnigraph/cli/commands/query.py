@@ -6,8 +6,20 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.arguments import At, Pairs, Params, ParamsFile, QueryFile, QueryName, QueryText, read_query
-from omnigraph.cli.render.read import ExplainedPlan, Format, QueryProfile, QueryRows
+from omnigraph.cli.arguments import (
+    At,
+    Message,
+    Pairs,
+    Params,
+    ParamsFile,
+    QueryFile,
+    QueryName,
+    QueryText,
+    ReadBranch,
+    read_query,
+)
+from omnigraph.cli.render.query_rows import Format, QueryRows, choose_format, write_rows
+from omnigraph.cli.render.read import ExplainedPlan, QueryProfile
 from omnigraph.cli.render.write import MutationSummary
 from omnigraph.cli.session import session_of
 from omnigraph.language.query import compile_query, find_query
@@ -21,11 +33,19 @@ def query(
     pairs: Pairs = None,
     params: Params = None,
     params_file: ParamsFile = None,
-    branch: Annotated[str, typer.Option("--branch", help="The branch to read.")] = "main",
+    branch: ReadBranch = "main",
     at: At = None,
     *,
     form: Annotated[
-        Format | None, typer.Option("--format", help="Output format of the rows.", show_default="table")
+        Format | None,
+        typer.Option("--format", help="Output format of the rows.", show_default="table, or by the ending of -o"),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option("-o", metavar="FILE", help="Write the rows to this file.", show_default="stdout"),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, help="At most this many rows.", show_default=False)
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan and read nothing.")] = False,
     profile: Annotated[
@@ -37,15 +57,17 @@ def query(
     On a terminal a table is fitted to its width and stops at 200 rows. Elsewhere, and in other formats, nothing is cut.
 
     \b
-    Example:
-      omnigraph query questions.gq --name trials_of -p compound=cmp-001 --at 2026-05-01 --format csv
+    Examples:
+      omnigraph query questions.gq --name trials_of -p compound=cmp-001 --at 2026-05-01
+      omnigraph query -e 'query q() { match { $t: Trial } return { $t.* } }' -o trials.parquet
     """
     session = session_of(context)
     if explain and profile:
         raise typer.TyperException("--explain and --profile cannot be used together")
-    if form is not None and (explain or profile):
-        raise typer.TyperException("--format is for rows; --explain and --profile show none")
-    if session.output.is_json and form not in (None, "json"):
+    if (explain or profile) and not (form is path is limit is None):
+        raise typer.TyperException("--format, -o and --limit are for rows; --explain and --profile show none")
+    chosen = (form or "table") if path is None else choose_format(path, form)
+    if session.output.is_json and path is None and form not in (None, "json"):
         raise typer.TyperException(f"--json and --format {form} cannot be used together")
     source, given = read_query("query", file, text, pairs, params, params_file)
     asked = find_query(source, name)
@@ -60,7 +82,8 @@ def query(
             )
         else:
             result = graph.query(source, asked.name, values, branch=branch, at=at)
-            session.output.show(QueryRows(result, form or "table"))
+            wanted = result if limit is None else result.head(limit)
+            session.output.show(QueryRows(wanted, chosen) if path is None else write_rows(wanted, path, chosen))
     return 0
 
 
@@ -79,9 +102,7 @@ def mutate(
             "--if-commit", metavar="ID", help="Only if the newest commit of the branch is this one.", show_default=False
         ),
     ] = None,
-    message: Annotated[
-        str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
-    ] = None,
+    message: Message = None,
 ) -> int:
     """Run an insert, update or delete as one commit. If nothing matches, no commit is made.
 

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from omnigraph.cli.arguments import At, FileOptionPairs, SvgFile, read_options, read_texts
+from omnigraph.cli.arguments import At, FileOptionPairs, Message, SvgFile, read_options, read_texts
 from omnigraph.cli.render.language import (
     AppliedMigration,
     MigrationPreview,
@@ -152,9 +152,7 @@ def apply(
     rewrite_ids: Annotated[
         bool, typer.Option("--rewrite-ids", help="Rewrite ids that an older release wrote in its own form.")
     ] = False,
-    message: Annotated[
-        str | None, typer.Option("-m", metavar="MESSAGE", help="The commit message.", show_default=False)
-    ] = None,
+    message: Message = None,
 ) -> int:
     """Change the schema of the graph as one commit on main, or change nothing.
 

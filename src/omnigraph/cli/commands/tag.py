@@ -69,7 +69,6 @@ def delete(
     session.output.say(f"deleting tag {name} in {session.target()}")
     with session.open("rw") as graph:
         if not session.confirm(f"Delete tag {name}?"):
-            session.output.say("nothing was changed")
             return 1
         graph.delete_tag(name)
         session.output.show(DeletedTag(name))

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from omnigraph.cli.arguments import Types
 from omnigraph.cli.render.read import IndexSummary
 from omnigraph.cli.render.upkeep import CleanupSummary, OptimizeSummary, RepairSummary, VerifySummary
-from omnigraph.cli.session import session_of
+from omnigraph.cli.session import NOTHING_CHANGED, Session, session_of
 
-Confirm = Annotated[bool, typer.Option("--confirm", help="Carry it out. Without this option nothing is changed.")]
+# The name of --yes in release 0.1.
+Confirm = Annotated[bool, typer.Option("--confirm", hidden=True)]
 
 
 def optimize(
     context: typer.Context,
     branch: Annotated[str, typer.Option("--branch", help="The branch whose tables to optimize.")] = "main",
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
-    ] = None,
+    types: Types = None,
 ) -> int:
     """Compact small files, build the declared indexes, and compact the manifest.
 
@@ -54,24 +54,33 @@ def cleanup(
     ] = None,
     confirm: Confirm = False,
 ) -> int:
-    """Delete old history and unneeded files, or show what would be deleted.
+    """Show what old history and unneeded files would be deleted, and delete them after a question, or with --yes.
 
     Branch heads, tags and the last hour of history are always kept. With both options, a commit is kept if either of
     them keeps it. Without options, the newest 10 commits of each branch are kept.
 
     \b
     Example:
-      omnigraph cleanup --keep 100 --older-than 7d --confirm
+      omnigraph cleanup --keep 100 --older-than 7d --yes
     """
     session = session_of(context)
-    session.output.say(f"cleaning up {session.target()}" if confirm else f"looking at {session.target()}")
+    confirmed = confirm or session.assume_yes
+    session.output.say(f"cleaning up {session.target()}" if confirmed else f"looking at {session.target()}")
     with session.open("rw") as graph:
-        if keep is None and older_than is None:
-            result = graph.cleanup(confirm=confirm)
-        else:
-            result = graph.cleanup(keep, older_than, confirm=confirm)
+        clean_up = graph.cleanup if keep is older_than is None else partial(graph.cleanup, keep, older_than)
+        result = clean_up(confirm=confirmed)
         session.output.show(CleanupSummary(result))
+        if not confirmed and (result.reclaimed or result.commits_gone) and _is_wanted(session, "Delete them?"):
+            session.output.show(CleanupSummary(clean_up(confirm=True)))
     return 0
+
+
+def _is_wanted(session: Session, question: str) -> bool:
+    """Ask after a preview, where somebody can be asked."""
+    if session.output.can_ask:
+        return session.confirm(question)
+    session.output.say(f"{NOTHING_CHANGED}; --yes does it")
+    return False
 
 
 def repair(
@@ -84,18 +93,22 @@ def repair(
 ) -> int:
     """Show tables that were changed outside the graph (drift), and repair them.
 
-    With --confirm, compactions and index builds are published, and what a dead writer left is rolled back. Changes of
-    rows need --force too: look at them first, and run verify afterwards. A graph that was moved or copied gets its
-    branches corrected.
+    It shows them first, and repairs after a question, or with --yes: compactions and index builds are published, and
+    what a dead writer left is rolled back. Changes of rows need --force too: look at them first, and run verify
+    afterwards. A graph that was moved or copied gets its branches corrected.
 
     \b
     Example:
-      omnigraph repair --confirm
+      omnigraph repair --yes
     """
     session = session_of(context)
-    session.output.say(f"repairing {session.target()}" if confirm else f"looking at {session.target()}")
+    confirmed = confirm or session.assume_yes
+    session.output.say(f"repairing {session.target()}" if confirmed else f"looking at {session.target()}")
     with session.open("rw") as graph:
-        session.output.show(RepairSummary(graph.repair(confirm=confirm, force=force)))
+        result = graph.repair(confirm=confirmed, force=force)
+        session.output.show(RepairSummary(result))
+        if not confirmed and (result.drifts or result.moved) and _is_wanted(session, "Repair this?"):
+            session.output.show(RepairSummary(graph.repair(confirm=True, force=force)))
     return 0
 
 
@@ -119,10 +132,7 @@ def verify(context: typer.Context) -> int:
 def index(
     context: typer.Context,
     branch: Annotated[str, typer.Option("--branch", help="The branch whose tables to index.")] = "main",
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="T", help="Only this type. Repeatable.", show_default=False),
-    ] = None,
+    types: Types = None,
 ) -> int:
     """Build the indexes that the schema declares, where they are missing or do not cover all rows.
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, to_one_line
-from omnigraph.cli.render.read import csv_cell, csv_lines, value_text
+from omnigraph.cli.render.query_rows import csv_cell, csv_lines, value_text
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:

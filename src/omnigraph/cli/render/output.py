@@ -58,9 +58,14 @@ class Output(ABC):
     def say(self, talk: str) -> None:
         """Print a message beside the result."""
 
+    @property
     @abstractmethod
-    def confirm(self, question: str) -> bool:
-        """Ask whether to continue. Only a terminal is asked; elsewhere the answer is yes."""
+    def can_ask(self) -> bool:
+        """Whether somebody at a terminal can answer a question."""
+
+    @abstractmethod
+    def ask(self, question: str) -> bool:
+        """Ask a question at the terminal."""
 
     @abstractmethod
     def progress(self, total: int | None) -> Progress:
@@ -83,9 +88,14 @@ class JsonOutput(Output):
     def say(self, talk: str) -> None:
         """Print nothing: messages are for people."""
 
-    def confirm(self, question: str) -> bool:  # noqa: ARG002  there is nobody to ask
+    @property
+    def can_ask(self) -> bool:
+        """Never: stdout is for programs."""
+        return False
+
+    def ask(self, question: str) -> bool:  # noqa: ARG002  there is nobody to ask
         """Never ask."""
-        return True
+        return False
 
     def progress(self, total: int | None) -> Progress:  # noqa: ARG002  nobody watches
         """Show no progress."""
@@ -112,10 +122,13 @@ class TextOutput(Output):
         """Print a line on stderr."""
         self._page.say(talk)
 
-    def confirm(self, question: str) -> bool:
+    @property
+    def can_ask(self) -> bool:
+        """Whether stdin and stderr are a terminal."""
+        return sys.stdin.isatty() and self._page.err.is_terminal
+
+    def ask(self, question: str) -> bool:
         """Ask on stderr and read the answer from stdin; anything but yes is no."""
-        if not (sys.stdin.isatty() and self._page.err.is_terminal):
-            return True
         self._page.err.print(f"{question} [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias, cast
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -29,8 +31,12 @@ class Page:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self.out = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
-        self.err = Console(soft_wrap=True, markup=False, highlight=False, emoji=False, stderr=True)
+        # By itself rich drops colours alone, and keeps what is bold.
+        colours = None if os.environ.get("NO_COLOR") else "auto"
+        self.out = Console(color_system=colours, soft_wrap=True, markup=False, highlight=False, emoji=False)
+        self.err = Console(
+            color_system=colours, soft_wrap=True, markup=False, highlight=False, emoji=False, stderr=True
+        )
         self.now = datetime.now(UTC)
 
     @property
@@ -59,8 +65,8 @@ class Page:
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """Print aligned columns, numbers to the right. On a terminal what does not fit is cut; elsewhere nothing is."""
-        longest = MAX_CELL if self.out.is_terminal else None
-        shown = [[_cell_text(cell, longest) for cell in row] for row in rows]
+        watched = self.out.is_terminal
+        shown = [[_cell_text(cell, watched=watched) for cell in row] for row in rows]
         numbers = [all(isinstance(row[column], int) for row in rows) for column in range(len(header))]
         self._lines(header, shown, numbers, _measure_columns(header, shown))
 
@@ -82,6 +88,11 @@ class Page:
             if self.out.is_terminal:
                 line.truncate(self.out.width, overflow="ellipsis")
             self.print(line)
+
+    def binary(self) -> BinaryIO:
+        """Return stdout for bytes."""
+        self.out.file.flush()
+        return cast("BinaryIO", sys.stdout.buffer)
 
     def write(self, text: str) -> None:
         """Write a part of the result for programs as it is, without the cost of drawing."""
@@ -171,12 +182,12 @@ def _cut_line(problem: Problem) -> Problem:
     return replace(problem, position=replace(at, column=at.column - start, end_column=at.end_column - start, text=text))
 
 
-def _cell_text(cell: Cell, longest: int | None) -> str:
-    """Format a cell on one line; of a text with several lines, the first."""
+def _cell_text(cell: Cell, *, watched: bool) -> str:
+    """Format a cell on one line; of a text with several lines, the first. Programs read numbers without separators."""
     if isinstance(cell, int):
-        return f"{cell:,}"
+        return f"{cell:,}" if watched else str(cell)
     text = escape_controls(next(iter((cell or "").splitlines()), ""))
-    return text if longest is None else _cut_to(text, longest)
+    return _cut_to(text, MAX_CELL) if watched else text
 
 
 def _cut_to(text: str, width: int) -> str:

@@ -166,7 +166,7 @@ class PipelineRunSummary(CommandResult):
                 yield f"omnigraph query {self._asked(check)} {on_branch}"
         if self._branch != _MAIN:
             yield f"omnigraph snapshot {on_branch}"
-            yield f"omnigraph branch delete {_word(self._branch)} {place}"
+            yield f"omnigraph branch delete {_word(self._branch)} --yes {place}"
 
     def _asked(self, check: CheckResult) -> str:
         given = check.check.check

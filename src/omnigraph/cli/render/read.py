@@ -2,117 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from io import StringIO
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
-import orjson
-
-from omnigraph.cli.render.output import CommandResult, json_text
-from omnigraph.cli.render.page import Page, pluralize, to_one_line
+from omnigraph.cli.render.output import CommandResult
+from omnigraph.cli.render.page import Page, pluralize
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
     from omnigraph.read.profile import Profile
-    from omnigraph.read.result import Result as QueryResult
     from omnigraph.read.rows import ExportResult
     from omnigraph.write.indexes import IndexReport, IndexSpec
-
-Format: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv"]
-Row: TypeAlias = Mapping[str, Json]
-
-MOST_ROWS = 200
-"""A person at a terminal looks at so many."""
-_SHOWN_ITEMS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class QueryRows(CommandResult):
-    """The rows of a query in one of the output formats."""
-
-    result: QueryResult
-    format: Format
-
-    def to_json(self) -> Mapping[str, Json]:
-        """The query, its columns and rows, and where they come from."""
-        return self.result.to_json()
-
-    def draw(self, page: Page) -> None:
-        """Print the rows. Only a table needs all of them before it starts."""
-        match self.format:
-            case "table":
-                self._draw_table(page)
-            case "json":
-                page.write(json_text(self.to_json()))
-            case "jsonl":
-                for rows in self._rows():
-                    page.write(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows).decode())
-            case "csv":
-                page.write(csv_lines([self.result.columns]))
-                for rows in self._rows():
-                    page.write(csv_lines([map(csv_cell, row.values()) for row in rows]))
-            case "kv":
-                self._draw_properties(page)
-
-    def _rows(self) -> Iterator[list[dict[str, Json]]]:
-        # Imported here, because it brings Arrow along.
-        from omnigraph.read.rows import to_json_rows
-
-        return (to_json_rows(batch) for batch in self.result.batches())
-
-    def _draw_table(self, page: Page) -> None:
-        watched = page.out.is_terminal
-        shown: list[list[str]] = []
-        count = 0
-        for rows in self._rows():
-            count += len(rows)
-            wanted = rows[: MOST_ROWS - len(shown)] if watched else rows
-            shown += [[value_text(value, short=watched) for value in row.values()] for row in wanted]
-        page.grid([to_one_line(name) for name in self.result.columns], shown, self._numbers())
-        if count > len(shown):
-            page.say(f"and {count - len(shown):,} more; --format jsonl shows all")
-        if not count:
-            page.say("no rows")
-
-    def _numbers(self) -> list[bool]:
-        return [str(type_).startswith(("int", "uint", "float", "double")) for type_ in self.result.schema.types]
-
-    def _draw_properties(self, page: Page) -> None:
-        width = max(map(len, self.result.columns))
-        gap = ""
-        for rows in self._rows():
-            for row in rows:
-                lines = (f"{name:<{width}}  {value_text(value, short=False)}\n" for name, value in row.items())
-                page.write(gap + "".join(lines))
-                gap = "\n"
-
-
-def value_text(value: Json, *, short: bool) -> str:
-    """Format a value on one line. On a terminal a long list shows its start and its length."""
-    if isinstance(value, str):
-        return to_one_line(value)
-    if short and isinstance(value, Sequence) and len(value) > _SHOWN_ITEMS:
-        first = ", ".join(_json(item) for item in value[:_SHOWN_ITEMS])
-        return f"[{first}, … {len(value)} items]"
-    return _json(value)
-
-
-def csv_cell(value: Json) -> Json:
-    """Format a cell: texts as they are, nothing for null, everything else as JSON."""
-    return value if value is None or isinstance(value, str) else _json(value)
-
-
-def csv_lines(rows: Iterable[Iterable[Json]]) -> str:
-    """Format rows as CSV lines."""
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def _json(value: Json) -> str:
-    return orjson.dumps(value).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +43,11 @@ class QueryProfile(CommandResult):
 
     def to_json(self) -> Mapping[str, Json]:
         """The plan as a tree."""
-        return {"query_name": self.query_name, "branch": self.branch, **cast("Row", self.profile.to_json())}
+        return {
+            "query_name": self.query_name,
+            "branch": self.branch,
+            **cast("Mapping[str, Json]", self.profile.to_json()),
+        }
 
     def draw(self, page: Page) -> None:
         """The plan with its notes."""

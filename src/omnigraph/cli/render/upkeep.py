@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from omnigraph.maintain.repair import Drift, Repaired
     from omnigraph.maintain.verify import Finding, Verified
 
-_CONFIRM = "nothing was changed; --confirm does it"
-
 
 @dataclass(frozen=True, slots=True)
 class OptimizeSummary(CommandResult):
@@ -94,8 +92,6 @@ class CleanupSummary(CommandResult):
         kept = f"{pluralize(self.result.commits_kept, 'commit')} can be read"
         did = "reclaimed" if self.result.confirmed else "would reclaim"
         page.print(f"{did} {size_text(self.result.bytes)}; {kept}, {self.result.commits_gone:,} not")
-        if not self.result.confirmed:
-            page.say(_CONFIRM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +115,7 @@ class RepairSummary(CommandResult):
             files = pluralize(self.result.moved, "file of a branch names", "files of branches name")
             page.print(f"{files} the folder that the graph was moved from")
         if not self.result.drifts:
-            return page.print("no drift") if self.result.confirmed or not self.result.moved else page.say(_CONFIRM)
+            return None if self.result.moved and not self.result.confirmed else page.print("no drift")
         did = "done" if self.result.confirmed else "would be"
         page.table(
             ("branch", "table", "kind", "shown", "head", "operations", did),
@@ -129,7 +125,7 @@ class RepairSummary(CommandResult):
             ],
         )
         if not self.result.confirmed:
-            return page.say(f"{_CONFIRM}, and --force what is left out")
+            return page.say("--force repairs what is left out")
         return page.print(f"repaired: {', '.join(commit.id for commit in self.result.commits) or 'nothing'}")
 
 

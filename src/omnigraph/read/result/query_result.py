@@ -83,6 +83,21 @@ class Result:
             raise ParameterError(f"a batch of {size} rows", hint="give the number of rows, at least 1")
         return self._batches(size)
 
+    def head(self, limit: int) -> Result:
+        """Return the first ``limit`` rows as a result of its own. Without an order, the others are not computed."""
+        if limit < 0:
+            raise ParameterError(f"limit is {limit}", hint="give a number of rows, 0 or more")
+        return Result(self.query_name, self.schema, lambda: self._first(limit), branch=self.branch, commit=self.commit)
+
+    def _first(self, limit: int) -> Iterator[pa.RecordBatch]:
+        if not limit:
+            return
+        for piece in self._pieces():
+            yield piece.slice(0, min(limit, piece.num_rows))
+            limit -= piece.num_rows
+            if limit <= 0:
+                return
+
     def page(self, offset: int = 0, limit: int = BATCH_ROWS) -> ResultPage:
         """Return up to ``limit`` rows from ``offset`` on. Without an order, only one row more is computed."""
         for name, number in (("offset", offset), ("limit", limit)):
@@ -99,6 +114,11 @@ class Result:
                 break
         rows = pa.Table.from_batches(found, self.schema)
         return ResultPage(rows.slice(0, min(limit, rows.num_rows)), rows.num_rows > limit)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows to any library that reads Arrow, without a copy: ``polars.DataFrame(result)``."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self._pieces())
+        return cast(object, reader.__arrow_c_stream__(requested_schema))
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""

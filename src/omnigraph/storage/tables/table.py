@@ -501,7 +501,7 @@ def _refuse_moved(dataset: LanceDataset, uri: str, branch: str | None) -> None:
         if not is_inside(base.path, uri):
             raise GraphMoved(
                 f"{_subject(uri, branch)} has files in {base.path}: the graph was moved or copied from there",
-                hint="run `omnigraph repair --confirm`, which makes it stand alone",
+                hint="run `omnigraph repair --yes`, which makes it stand alone",
                 details={"location": uri, "noted": base.path},
             )
 

@@ -318,7 +318,7 @@ def delete_table_branch(table: Table, name: str) -> bool:
     if damaged:
         raise StorageError(
             f"{table.uri}: the refs of branches {', '.join(damaged)} are half-written, so '{name}' cannot be deleted",
-            hint="run `omnigraph cleanup --confirm`, which removes them",
+            hint="run `omnigraph cleanup --yes`, which removes them",
             details={"branches": damaged},
         )
 

@@ -137,7 +137,7 @@ def _refuse_forks(manifest: Manifest, table_key: str) -> None:
     for ref in open_table(uri, None, None, manifest.access).list_branches().values():
         if _has_data(manifest, Pin(TableKey(table_key), location, ref.parent_version, ref.parent, 0)):
             holder = f"branch '{ref.name}'"
-            hint = _advise_deletion(holder) if ref.name in live else "run `omnigraph cleanup --confirm` first"
+            hint = _advise_deletion(holder) if ref.name in live else "run `omnigraph cleanup --yes` first"
             raise _make_held_error(table_key, holder, "was forked from it", hint)
 
 
@@ -172,9 +172,7 @@ def _advise_cleanup(manifest: Manifest, branch: str, version: int) -> str:
         tagged = history.find(tag.commit) if tag.branch == branch else None
         if tagged is not None and tagged.manifest_version <= version:
             found.append(f"tag '{tag.name}'")
-    command = (
-        "run `omnigraph cleanup --keep 1 --confirm` first, which keeps the commit that was the newest one hour ago"
-    )
+    command = "run `omnigraph cleanup --keep 1 --yes` first, which keeps the commit that was the newest one hour ago"
     return f"delete {' and '.join(found)}, then {command}" if found else command
 
 
