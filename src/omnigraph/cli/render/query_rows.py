@@ -83,7 +83,7 @@ class QueryRows(CommandResult):
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRows(CommandResult):
+class RowsFile(CommandResult):
     """What was written to a file."""
 
     result: QueryResult
@@ -120,7 +120,7 @@ def choose_format(path: str, asked: Format | None) -> Format:
     return found
 
 
-def write_rows(result: QueryResult, path: str, form: Format) -> WrittenRows:
+def write_rows(result: QueryResult, path: str, form: Format) -> RowsFile:
     """Write the rows to a file, which appears when it is complete."""
     # Imported here, because it brings Arrow along.
     from omnigraph.read.rows import create_file
@@ -134,7 +134,7 @@ def write_rows(result: QueryResult, path: str, form: Format) -> WrittenRows:
         elif form in _TEXT_FORMATS:
             for text in _format_rows(counted, form):
                 file.write(text.encode())
-    return WrittenRows(result, path, form, counted.count)
+    return RowsFile(result, path, form, counted.count)
 
 
 class _CountedRows:
