@@ -40,8 +40,9 @@ bench: $(INSTALLED)  ## Benchmarks; they print ratios measured in one run
 docs: $(INSTALLED)  ## The documentation, built strictly into site/
 	$(BIN)/mkdocs build --strict
 
-openapi: $(INSTALLED)  ## Write the description of the server's routes anew
+openapi: $(INSTALLED)  ## Write the description of the server's routes anew, and the types of the page that follow it
 	$(BIN)/python -m tests.server.described_routes
+	$(BIN)/python -m tests.page.wire_types
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

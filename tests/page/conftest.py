@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections import deque
 from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pytest
 
 import omnigraph as og
+from tests.server.live import LiveServer, start_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 EVIDENCE = Path(__file__).parent.parent.parent / "examples" / "evidence"
 RETITLE = "query t($trial: String, $title: String) { update Trial set { title: $title } where code = $trial }"
+EXPECTED = re.compile("the server responded with a status of (4|503)|net::ERR_")
 TOKENS = {"reader": "read", "curator": "write", "boss": "admin"}
 
 
@@ -39,6 +41,7 @@ class Site:
     url: str
     graph: Path
     tokens: dict[str, str]
+    server: LiveServer
 
     def view(self, rest: str = "") -> str:
         return f"{self.url}/ui/brain{rest}"
@@ -65,20 +68,23 @@ def make_graph(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    """The graph of the daily flows, served."""
     folder = tmp_path_factory.mktemp("site")
-    path = make_graph(folder)
-    tokens = {actor: _create_token(folder / "tokens.json", actor, role) for actor, role in TOKENS.items()}
-    command = [sys.executable, "-m", "omnigraph", "-g", str(path), "serve", "--bind", "127.0.0.1:0"]
-    with subprocess.Popen(
-        [*command, "--tokens", str(folder / "tokens.json")], stderr=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stderr is not None
-        # The port is in the first line that names an address.
-        url = next(match[0] for line in server.stderr if (match := re.search(r"http://127\.0\.0\.1:\d+", line)))
-        # A server whose log nobody reads stops when the pipe is full.
-        threading.Thread(target=deque, args=(server.stderr, 0), daemon=True).start()
-        yield Site(url, path, tokens)
-        server.terminate()
+    with serve_site(make_graph(folder), folder) as served:
+        yield served
+
+
+@contextmanager
+def serve_site(path: Path, folder: Path, *words: str, port: int = 0) -> Generator[Site]:
+    """Serve a graph with a token for each kind of user. The tokens of a folder are made once."""
+    kept = folder / "told.json"
+    if not kept.exists():
+        made = {actor: _create_token(folder / "tokens.json", actor, role) for actor, role in TOKENS.items()}
+        kept.write_text(json.dumps(made))
+    tokens = cast("dict[str, str]", json.loads(kept.read_text()))
+    options = ["--tokens", str(folder / "tokens.json"), "--state", str(folder / "state"), *words]
+    with start_server("-g", str(path), "--bind", f"127.0.0.1:{port}", *options) as server:
+        yield Site(server.url, path, tokens, server)
 
 
 def _create_token(file: Path, actor: str, role: str) -> str:
@@ -111,7 +117,9 @@ def browser() -> Generator[Browser]:
 class Visit(Protocol):
     """Signs somebody in, and gives their page."""
 
-    def __call__(self, actor: str | None) -> Page: ...
+    def __call__(
+        self, actor: str | None, *, width: int = 1280, is_dark: bool = False, site: Site | None = None
+    ) -> Page: ...
 
 
 @dataclass(slots=True)
@@ -123,18 +131,23 @@ class Visitor:
 
 
 @pytest.fixture
-def visit(browser: Browser, site: Site) -> Generator[Visit]:
+def visit(browser: Browser, request: pytest.FixtureRequest) -> Generator[Visit]:
     """Sign somebody in: ``visit("reader")``; nobody is ``visit(None)``."""
     contexts: list[BrowserContext] = []
     visitors: list[Visitor] = []
 
-    def enter(actor: str | None) -> Page:
+    def enter(actor: str | None, *, width: int = 1280, is_dark: bool = False, site: Site | None = None) -> Page:
         # A busy machine must not matter.
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        where = site or cast("Site", request.getfixturevalue("site"))
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if is_dark else "light",
+            reduced_motion="reduce",
+        )
         context.set_default_timeout(60_000)
         contexts.append(context)
         if actor is not None:
-            context.add_init_script(f"sessionStorage.setItem('omnigraph-token', '{site.tokens[actor]}')")
+            context.add_init_script(f"sessionStorage.setItem('omnigraph-token', '{where.tokens[actor]}')")
         page = context.new_page()
         complaints: list[str] = []
         page.on(
@@ -149,8 +162,8 @@ def visit(browser: Browser, site: Site) -> Generator[Visit]:
 
     yield enter
     for visitor in visitors:
-        # A refused request is part of some flows; the browser reports its status.
-        serious = [text for text in visitor.complaints if "the server responded with a status of 4" not in text]
+        # A refused request, or one to a server that was killed, is part of some flows; the browser reports it.
+        serious = [text for text in visitor.complaints if not EXPECTED.search(text)]
         assert serious == []
     for context in contexts:
         context.close()

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 from omnigraph.server import page
+from tests.page import wire_types
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "ui"
@@ -45,6 +46,11 @@ def test_the_licence_of_every_package_in_the_bundle_is_listed() -> None:
     lock = json.loads((SOURCES / "package-lock.json").read_text())["packages"]
     for name in json.loads((SOURCES / "package.json").read_text())["dependencies"]:
         assert listed[name] == lock[f"node_modules/{name}"]["version"]
+
+
+def test_the_types_of_the_requests_are_those_of_the_routes() -> None:
+    found = wire_types.write_types(wire_types.read_description())
+    assert wire_types.FILE.read_text("utf-8") == found, "run `make openapi` and `make ui`, and commit the result"
 
 
 def test_versions_are_exact() -> None:

@@ -1,5 +1,6 @@
 /** Requests to the server: the token, errors as the server says them, and cancellation. */
 
+import type { Bodies, Reads } from "./requests";
 import type { ErrorBody } from "./wire";
 
 const TOKEN = "omnigraph-token";
@@ -60,6 +61,21 @@ export function path(base: string, query: Query = {}): string {
 /** The prefix of the routes of a graph. */
 export function graphPath(graph: string, rest = ""): string {
   return `/graphs/${encodeURIComponent(graph)}${rest}`;
+}
+
+/** The address of a read. What it takes is checked against the description of the routes. */
+export function routePath<R extends keyof Reads>(graph: string, route: R, query: Reads[R]): string {
+  return path(graphPath(graph, route === "/" ? "" : route), query as Query);
+}
+
+/** The address and the body of a request, for ``post``; checked likewise. */
+export function to<R extends keyof Bodies>(graph: string, route: R, body: Bodies[R]): [string, Bodies[R]] {
+  return [graphPath(graph, route), body];
+}
+
+/** A branch in a path: its slashes stay. */
+export function branchPath(branch: string): string {
+  return branch.split("/").map(encodeURIComponent).join("/");
 }
 
 export interface Options {

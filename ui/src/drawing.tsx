@@ -4,18 +4,24 @@ import { createNodeBorderProgram } from "@sigma/node-border";
 import Graph from "graphology";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import Sigma from "sigma";
-import { get, graphPath, path } from "./api";
+import { get, routePath } from "./api";
 import { count, hueOf } from "./format";
 import { useLoad } from "./loading";
 import { Counts, TypeName, entityPath, totals } from "./parts";
 import { navigate, view } from "./router";
-import type { Catalog, EntityChange, TypeChanges } from "./wire";
+import type { Catalog, EntityChange, Neighbours, Row, Side, TypeChanges } from "./wire";
 
 export interface DrawnNode {
   readonly key: string;
   readonly type: string;
   readonly label: string;
   readonly mark?: "came" | "went" | "changed" | "same";
+  /** Not shown now; its place is kept. */
+  readonly hidden?: boolean;
+  readonly pinned?: boolean;
+  /** A number between 0 and 9 instead of the hue of the type. */
+  readonly hue?: number;
+  readonly size?: number;
 }
 
 export interface DrawnEdge {
@@ -24,36 +30,51 @@ export interface DrawnEdge {
   readonly from: string;
   readonly to: string;
   readonly mark?: "came" | "went" | "changed" | "same";
+  readonly hidden?: boolean;
 }
 
 interface CanvasProps {
   readonly nodes: readonly DrawnNode[];
   readonly edges: readonly DrawnEdge[];
+  readonly selected?: string | null;
   readonly onSelect?: (key: string | null) => void;
   readonly onOpen?: (key: string) => void;
+  /** Receives a function that returns the drawing as a PNG. */
+  readonly onReady?: (toImage: () => string) => void;
 }
 
-/** The canvas. Nodes keep their places while others come and go. */
-export function Canvas({ nodes, edges, onSelect, onOpen }: CanvasProps) {
+/** The canvas. Nodes keep their places while others come and go; the layout runs only when there are new ones. */
+export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: CanvasProps) {
   const holder = useRef<HTMLDivElement>(null);
   const sigma = useRef<Sigma | null>(null);
   const worker = useRef<Worker | null>(null);
+  const [isLayingOut, setLayingOut] = useState(false);
   const handlers = useRef({ onSelect, onOpen });
   handlers.current = { onSelect, onOpen };
   useEffect(() => {
     if (!holder.current) return;
     const graph = new Graph({ multi: true, type: "directed" });
     const style = getComputedStyle(document.documentElement);
+    const ink = style.getPropertyValue("--ink").trim();
     const renderer = new Sigma(graph, holder.current, {
       allowInvalidContainer: true,
       defaultEdgeType: "arrow",
-      labelColor: { color: style.getPropertyValue("--ink").trim() },
+      labelColor: { color: ink },
       labelFont: "system-ui, sans-serif",
       labelSize: 12,
-      labelRenderedSizeThreshold: 5,
+      labelDensity: 2,
+      labelGridCellSize: 60,
+      labelRenderedSizeThreshold: 3,
       hideEdgesOnMove: true,
+      renderEdgeLabels: true,
+      edgeLabelSize: 11,
+      edgeLabelFont: "system-ui, sans-serif",
+      stagePadding: 48,
+      zIndex: true,
       nodeProgramClasses: { bordered: border() },
       edgeLabelColor: { color: style.getPropertyValue("--muted").trim() },
+      // The ones of the library draw dark text on white, in every theme.
+      defaultDrawNodeHover: (context, data) => drawHover(context, data, style.getPropertyValue("--paper").trim(), ink),
     });
     renderer.on("clickNode", ({ node }) => handlers.current.onSelect?.(node));
     renderer.on("clickStage", () => handlers.current.onSelect?.(null));
@@ -62,12 +83,13 @@ export function Canvas({ nodes, edges, onSelect, onOpen }: CanvasProps) {
       handlers.current.onOpen?.(event.node);
     });
     sigma.current = renderer;
+    onReady?.(() => toImage(renderer, holder.current as HTMLElement));
     const file = document.querySelector<HTMLMetaElement>('meta[name="layout-worker"]')?.content;
     if (file) {
       worker.current = new Worker(file, { type: "module" });
       worker.current.onmessage = ({ data }: MessageEvent<[string, number, number][] | "done">) => {
-        if (data === "done") return;
-        for (const [name, x, y] of data) if (graph.hasNode(name)) graph.mergeNodeAttributes(name, { x, y });
+        if (data === "done") return setLayingOut(false);
+        for (const [name, x, y] of data) if (graph.hasNode(name) && !graph.getNodeAttribute(name, "fixed")) graph.mergeNodeAttributes(name, { x, y });
       };
     }
     return () => {
@@ -79,14 +101,60 @@ export function Canvas({ nodes, edges, onSelect, onOpen }: CanvasProps) {
     const renderer = sigma.current;
     if (!renderer) return;
     const graph = renderer.getGraph() as Graph;
-    update(graph, nodes, edges);
+    const isNew = update(graph, nodes, edges, selected ?? null);
     renderer.refresh();
+    if (!isNew || graph.order < 2) return;
+    setLayingOut(worker.current !== null);
     worker.current?.postMessage({
-      nodes: graph.mapNodes((name, attributes) => [name, attributes["x"], attributes["y"]]),
+      nodes: graph.mapNodes((name, attributes) => [name, attributes["x"], attributes["y"], attributes["fixed"] === true]),
       edges: graph.mapEdges((_key, _attributes, from, to) => [from, to]),
     });
-  }, [nodes, edges]);
-  return <div class="drawing" ref={holder} data-nodes={nodes.length} data-edges={edges.length} role="img" aria-label={`Drawing of ${nodes.length} nodes and ${edges.length} edges; the list beside it has the same`} />;
+  }, [nodes, edges, selected]);
+  const stop = () => {
+    worker.current?.postMessage("stop");
+    setLayingOut(false);
+  };
+  const shown = nodes.filter((node) => !node.hidden).length;
+  const lines = edges.filter((edge) => !edge.hidden).length;
+  return (
+    <div class="canvas">
+      <div class="drawing" ref={holder} data-nodes={shown} data-edges={lines} data-busy={isLayingOut} role="img" aria-label={`Drawing of ${shown} nodes and ${lines} edges; the list beside it has the same`} />
+      {isLayingOut && (
+        <button class="stop" onClick={stop}>
+          Stop moving
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** The drawing as the address of a PNG. The layers are copied while their buffers are still there. */
+function toImage(renderer: Sigma, holder: HTMLElement): string {
+  renderer.refresh();
+  const layers = [...holder.querySelectorAll("canvas")];
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(...layers.map((layer) => layer.width));
+  canvas.height = Math.max(...layers.map((layer) => layer.height));
+  const context = canvas.getContext("2d");
+  if (!context) return "";
+  context.fillStyle = colour("--paper");
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  for (const layer of layers) context.drawImage(layer, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/png");
+}
+
+function drawHover(context: CanvasRenderingContext2D, data: { x: number; y: number; size: number; label?: string | null }, paper: string, ink: string): void {
+  if (!data.label) return;
+  context.font = "12px system-ui, sans-serif";
+  const width = context.measureText(data.label).width;
+  context.fillStyle = paper;
+  context.strokeStyle = ink;
+  context.beginPath();
+  context.roundRect(data.x + data.size + 1, data.y - 11, width + 10, 22, 4);
+  context.fill();
+  context.stroke();
+  context.fillStyle = ink;
+  context.fillText(data.label, data.x + data.size + 6, data.y + 4);
 }
 
 function border() {
@@ -99,37 +167,63 @@ function border() {
   });
 }
 
-/** Bring the graph of the canvas up to date. New nodes start on a spiral of their type, so equal data look equal. */
-function update(graph: Graph, nodes: readonly DrawnNode[], edges: readonly DrawnEdge[]): void {
+/**
+ * Bring the graph of the canvas up to date; whether there are nodes that it has not seen. New nodes start on a spiral of
+ * their type, or beside the node that they hang on, so equal data look equal.
+ */
+function update(graph: Graph, nodes: readonly DrawnNode[], edges: readonly DrawnEdge[], selected: string | null): boolean {
   const wanted = new Map(nodes.map((node) => [node.key, node]));
   for (const name of graph.nodes()) if (!wanted.has(name)) graph.dropNode(name);
   const types = [...new Set(nodes.map((node) => node.type))].sort();
+  const anchors = new Map(edges.flatMap((edge) => [[edge.to, edge.from] as const, [edge.from, edge.to] as const]));
   const seen = new Map<string, number>();
+  const had = graph.order > 0;
+  let isNew = false;
   for (const node of nodes) {
     const index = seen.get(node.type) ?? 0;
     seen.set(node.type, index + 1);
-    const attributes = look(node);
+    const attributes = look(node, node.key === selected);
     if (graph.hasNode(node.key)) graph.mergeNodeAttributes(node.key, attributes);
-    else graph.addNode(node.key, { ...attributes, ...start(types.indexOf(node.type), types.length, index) });
+    else {
+      const anchor = anchors.get(node.key);
+      const near = had && anchor && graph.hasNode(anchor) ? graph.getNodeAttributes(anchor) : null;
+      const spot = start(types.indexOf(node.type), types.length, index);
+      const place = near ? { x: Number(near["x"]) + spot.x / 8, y: Number(near["y"]) + spot.y / 8 } : spot;
+      graph.addNode(node.key, { ...attributes, ...place });
+      isNew = true;
+    }
   }
   graph.clearEdges();
   for (const edge of edges) {
     if (!graph.hasNode(edge.from) || !graph.hasNode(edge.to)) continue;
-    graph.addEdgeWithKey(edge.key, edge.from, edge.to, { label: edge.type, size: edge.mark === "went" ? 1 : 1.6, color: colour(edge.mark ? `--${edge.mark}` : "--line") });
+    const faded = edge.mark === "same";
+    graph.addEdgeWithKey(edge.key, edge.from, edge.to, {
+      label: faded ? "" : edge.type,
+      size: edge.mark === "went" || faded ? 1 : 1.6,
+      color: colour(edge.mark ? `--${faded ? "border" : edge.mark}` : "--line"),
+      hidden: edge.hidden ?? false,
+      zIndex: faded ? 0 : 1,
+    });
   }
+  return isNew;
 }
 
 const SIGNS = { came: "+ ", went: "− ", changed: "~ ", same: "" } as const;
 
-function look(node: DrawnNode) {
-  const own = colour(node.mark ? `--${node.mark}` : `--hue${hueOf(node.type)}`);
+function look(node: DrawnNode, isSelected: boolean) {
+  const own = colour(node.mark ? `--${node.mark}` : `--hue${node.hue ?? hueOf(node.type)}`);
   const hollow = node.mark === "went" || node.mark === "same";
   return {
     label: `${node.mark ? SIGNS[node.mark] : ""}${node.label.length > 40 ? `${node.label.slice(0, 40)}…` : node.label}`,
-    size: node.mark === "same" ? 5 : node.mark === "changed" ? 10 : 8,
+    size: node.size ?? (node.mark === "same" ? 5 : node.mark === "changed" ? 10 : 8),
     type: "bordered",
-    borderColor: own,
-    borderSize: hollow ? 0.35 : node.mark === "changed" ? 0.2 : 0.1,
+    hidden: node.hidden ?? false,
+    fixed: node.pinned ?? false,
+    forceLabel: isSelected || (node.mark !== undefined && node.mark !== "same"),
+    zIndex: node.mark === "same" ? 0 : 1,
+    highlighted: isSelected,
+    borderColor: node.pinned ? colour("--ink") : own,
+    borderSize: hollow || node.pinned ? 0.35 : node.mark === "changed" ? 0.2 : 0.1,
     gapSize: node.mark === "changed" ? 0.2 : 0,
     gapColor: colour("--paper"),
     color: hollow ? colour("--paper") : own,
@@ -154,18 +248,27 @@ interface DiffDrawingProps {
   readonly entities: readonly EntityChange[];
   /** The counts per type, if there are too many entities to draw: one bubble for each. */
   readonly summary: readonly TypeChanges[] | null;
+  readonly before: Side;
+  readonly after: Side;
 }
 
-/** A diff on the graph: what came, went and changed, with the unchanged ends of changed edges. */
-export function DiffDrawing({ graph, entities, summary }: DiffDrawingProps) {
+const AROUND = 20;
+const ASKED = 60;
+
+/** A diff on the graph: what came, went and changed, with the unchanged neighbours one step out, faded. */
+export function DiffDrawing({ graph, entities, summary, before, after }: DiffDrawingProps) {
   const [side, setSide] = useState<"both" | "before" | "after">("both");
-  const catalog = useLoad(`${graph} edges`, (signal) => get<Catalog>(path(graphPath(graph, "/schema"), { view: "catalog" }), signal));
+  const catalog = useLoad(`${graph} edges`, (signal) => get<Catalog>(routePath(graph, "/schema", { view: "catalog" }), signal));
+  const around = useLoad(summary || !catalog.data ? null : JSON.stringify([graph, before, after, entities.length, entities[0]?.id]), (signal) => readAround(graph, entities, before, after, signal));
   const ends = new Map(catalog.data?.edges.map((edge) => [edge.name, [edge.from, edge.to] as const]));
-  const { nodes, edges } = useMemo(() => toDrawing(entities, ends), [entities, catalog.data]);
+  const { nodes, edges } = useMemo(() => toDrawing(entities, ends, around.data ?? []), [entities, catalog.data, around.data]);
+  const shows = (mark: DrawnNode["mark"]) => side === "both" || (side === "before" ? mark !== "came" : mark !== "went");
+  const shownNodes = useMemo(() => nodes.map((node) => ({ ...node, hidden: !shows(node.mark) })), [nodes, side]);
+  const shownEdges = useMemo(() => edges.map((edge) => ({ ...edge, hidden: !shows(edge.mark) })), [edges, side]);
   if (summary) {
     return (
       <div class="bubbles" data-bubbles={summary.length}>
-        <p class="muted">There are too many changes to draw one by one. Choose a type above, or open one here.</p>
+        <p class="muted">There are too many changes to draw one by one: one bubble for each type. Press one to draw its part.</p>
         {summary.map((each) => {
           const sums = totals([each]);
           const total = sums.inserted + sums.updated + sums.deleted;
@@ -179,20 +282,46 @@ export function DiffDrawing({ graph, entities, summary }: DiffDrawingProps) {
       </div>
     );
   }
-  const shows = (mark: DrawnNode["mark"]) => side === "both" || (side === "before" ? mark !== "came" : mark !== "went");
+  const marked = (mark: DrawnNode["mark"]) => nodes.filter((node) => node.mark === mark).length + edges.filter((edge) => edge.mark === mark).length;
   return (
-    <>
-      <div class="toolbar" role="group" aria-label="Side">
-        {(["before", "both", "after"] as const).map((each) => (
-          <button aria-pressed={side === each} onClick={() => setSide(each)}>
-            {each}
-          </button>
-        ))}
-        <span class="muted">+ came (filled), − went (hollow), ~ changed (ringed)</span>
+    <div data-came={marked("came")} data-went={marked("went")} data-changed={marked("changed")} class="drawn-diff">
+      <div class="toolbar">
+        <div role="group" aria-label="Side">
+          {(["before", "both", "after"] as const).map((each) => (
+            <button aria-pressed={side === each} onClick={() => setSide(each)}>
+              {each}
+            </button>
+          ))}
+        </div>
+        <span class="legend">
+          <span class="came">+ came, filled</span> <span class="went">− went, hollow</span> <span class="changed">~ changed, ringed</span> <span class="muted">○ around, unchanged</span>
+        </span>
       </div>
-      <Canvas nodes={nodes.filter((node) => shows(node.mark))} edges={edges.filter((edge) => shows(edge.mark))} onOpen={(key) => open(graph, key)} />
-    </>
+      <Canvas nodes={shownNodes} edges={shownEdges} onOpen={(key) => open(graph, key)} />
+    </div>
   );
+}
+
+interface Around {
+  readonly key: string;
+  readonly found: Neighbours;
+}
+
+/** The neighbours of the changed nodes, of the side that has them: at most 20 for each, of the first 60 nodes. */
+async function readAround(graph: string, entities: readonly EntityChange[], before: Side, after: Side, signal: AbortSignal): Promise<Around[]> {
+  const asked = entities.filter((each) => each.kind === "node").slice(0, ASKED);
+  const answers: Around[] = [];
+  for (let first = 0; first < asked.length; first += 6) {
+    const some = await Promise.all(
+      asked.slice(first, first + 6).map(async (each) => {
+        const { branch, commit } = each.op === "deleted" ? before : after;
+        const found = await get<Neighbours>(routePath(graph, "/entity/neighbors", { type: each.type, id: each.id, limit: AROUND, branch, at: commit }), signal).catch(() => null);
+        return found && { key: `${each.type}/${each.id}`, found };
+      }),
+    );
+    answers.push(...some.filter((each) => each !== null));
+  }
+  return answers;
 }
 
 function open(graph: string, key: string): void {
@@ -207,12 +336,12 @@ function with_(search: string, name: string, value: string): string {
 }
 
 /** Turn changes into nodes and edges. Ends of edges that did not change themselves are drawn faded. */
-function toDrawing(entities: readonly EntityChange[], ends: ReadonlyMap<string, readonly [string, string]>): { nodes: DrawnNode[]; edges: DrawnEdge[] } {
+function toDrawing(entities: readonly EntityChange[], ends: ReadonlyMap<string, readonly [string, string]>, around: readonly Around[]): { nodes: DrawnNode[]; edges: DrawnEdge[] } {
   const nodes = new Map<string, DrawnNode>();
   for (const each of entities) {
     if (each.kind !== "node") continue;
     const key = `${each.type}/${each.id}`;
-    nodes.set(key, { key, type: each.type, label: each.id, mark: MARKS[each.op] });
+    nodes.set(key, { key, type: each.type, label: nameOf(each.id, each.after ?? each.before), mark: MARKS[each.op] });
   }
   const edges: DrawnEdge[] = [];
   for (const each of entities) {
@@ -227,5 +356,24 @@ function toDrawing(entities: readonly EntityChange[], ends: ReadonlyMap<string, 
     });
     edges.push({ key: `${each.type}/${each.id}`, type: each.type, from: from ?? "", to: to ?? "", mark: MARKS[each.op] });
   }
+  const known = new Set(edges.map((edge) => edge.key));
+  for (const { key, found } of around) {
+    for (const edge of found.edges) {
+      const types = ends.get(edge.type);
+      if (!types || known.has(`${edge.type}/${edge.id}`)) continue;
+      known.add(`${edge.type}/${edge.id}`);
+      const [from, to] = [`${types[0]}/${edge.from}`, `${types[1]}/${edge.to}`];
+      const other = edge.direction === "out" ? to : from;
+      const type = edge.direction === "out" ? types[1] : types[0];
+      if (!nodes.has(other)) nodes.set(other, { key: other, type, label: edge.direction === "out" ? edge.to : edge.from, mark: "same" });
+      if (nodes.has(key)) edges.push({ key: `${edge.type}/${edge.id}`, type: edge.type, from, to, mark: "same" });
+    }
+  }
   return { nodes: [...nodes.values()], edges };
+}
+
+/** The id of a node, with its name or title if it has one. */
+export function nameOf(id: string, row: Row | null | undefined): string {
+  const name = row?.["name"] ?? row?.["title"] ?? row?.["label"];
+  return typeof name === "string" && name !== id ? `${id} ${name.length > 28 ? `${name.slice(0, 28)}…` : name}` : id;
 }

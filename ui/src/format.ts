@@ -11,7 +11,8 @@ export function count(value: number): string {
 }
 
 export function plural(value: number, noun: string): string {
-  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+  const many = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
+  return `${count(value)} ${value === 1 ? noun : many}`;
 }
 
 /** The end of an id: the part that differs between neighbours. */

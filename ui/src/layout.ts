@@ -4,7 +4,7 @@ import Graph from "graphology";
 import forceAtlas2 from "graphology-layout-forceatlas2";
 
 export interface LayoutRequest {
-  readonly nodes: readonly (readonly [string, number, number])[];
+  readonly nodes: readonly (readonly [string, number, number, boolean])[];
   readonly edges: readonly (readonly [string, string])[];
 }
 
@@ -16,9 +16,9 @@ addEventListener("message", (event: MessageEvent<LayoutRequest | "stop">) => {
   run += 1;
   if (event.data === "stop") return;
   const graph = new Graph({ multi: false, type: "undirected" });
-  for (const [name, x, y] of event.data.nodes) graph.addNode(name, { x, y });
+  for (const [name, x, y, fixed] of event.data.nodes) graph.addNode(name, { x, y, fixed });
   for (const [from, to] of event.data.edges) if (from !== to) graph.mergeEdge(from, to);
-  const settings = { ...forceAtlas2.inferSettings(graph), adjustSizes: false, barnesHutOptimize: graph.order > 800 };
+  const settings = { ...forceAtlas2.inferSettings(graph), adjustSizes: false, barnesHutOptimize: graph.order > 800, strongGravityMode: true, gravity: 0.02 };
   const end = performance.now() + SECONDS * 1000;
   const own = run;
   const step = () => {

@@ -2,9 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, Offline } from "./api";
-import { Link, view } from "./router";
-import type { ErrorBody } from "./wire";
+import { ApiError, Offline, get, routePath } from "./api";
+import { exactTime, titleOf } from "./format";
+import { Link, usePlace, view } from "./router";
+import type { Commit, ErrorBody, Json } from "./wire";
 
 export interface Loaded<T> {
   readonly data: T | null;
@@ -12,6 +13,13 @@ export interface Loaded<T> {
   readonly isLoading: boolean;
   readonly reload: () => void;
   readonly cancel: () => void;
+}
+
+const readers = new Set<() => void>();
+
+/** Read everything on the page anew: the reader asked for what came since. */
+export function readAnew(): void {
+  for (const reader of readers) reader();
 }
 
 /** Read again whenever ``key`` changes. What was read before stays until there is something newer. */
@@ -50,6 +58,10 @@ export function useLoad<T>(key: string | null, read: (signal: AbortSignal) => Pr
     };
   }, [key, round]);
   const reload = useCallback(() => setRound((old) => old + 1), []);
+  useEffect(() => {
+    readers.add(reload);
+    return () => void readers.delete(reload);
+  }, []);
   const cancel = useCallback(() => {
     running.current?.abort();
     setState((old) => ({ ...old, isLoading: false }));
@@ -105,7 +117,7 @@ function Waiting({ what, cancel }: { readonly what: string; readonly cancel: () 
 export function Failure({ error, retry }: { readonly error: Error; readonly retry?: () => void }) {
   const body: ErrorBody | null = error instanceof ApiError ? error.body : null;
   const status = error instanceof ApiError ? error.status : 0;
-  const kind = status === 403 ? "forbidden" : status === 410 ? "gone" : error instanceof Offline ? "offline" : "error";
+  const kind = status === 403 ? "forbidden" : status === 410 ? "gone" : status === 412 ? "stale" : error instanceof Offline ? "offline" : "error";
   return (
     <div class={`notice ${kind}`} role="alert">
       <strong>{headings[kind]}</strong>
@@ -121,15 +133,10 @@ export function Failure({ error, retry }: { readonly error: Error; readonly retr
           ))}
         </ul>
       )}
-      {body?.violations && body.violations.length > 0 && (
-        <ul class="plain">
-          {body.violations.slice(0, 100).map((violation) => (
-            <li>
-              <code>{String(violation["place"] ?? violation["line"] ?? "")}</code> {String(violation["message"] ?? violation["rule"] ?? JSON.stringify(violation))}
-            </li>
-          ))}
-        </ul>
-      )}
+      {body?.violations && body.violations.length > 0 && <Violations violations={body.violations} total={Number(body.details?.["count"] ?? body.violations.length)} />}
+      {body?.type === "precondition_failed" && body.details && <CameBetween details={body.details} />}
+      {status === 403 && <p class="muted">Whoever keeps the policy, or the tokens, of this server can allow it. The page Access says which rule decides.</p>}
+      {status === 410 && <OldestMoment />}
       <p class="muted">
         {error instanceof Offline && "Trying again by itself. "}
         {body?.request_id && (
@@ -143,10 +150,91 @@ export function Failure({ error, retry }: { readonly error: Error; readonly retr
   );
 }
 
+/** Rules that records break: where, which, and by what value. */
+function Violations({ violations, total }: { readonly violations: readonly Record<string, Json>[]; readonly total: number }) {
+  const text = (value: Json | undefined) => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
+  return (
+    <div class="scroll" tabIndex={0}>
+      <table>
+        <caption class="hidden">Violations</caption>
+        <thead>
+          <tr>
+            {["line", "type", "id", "property", "rule", "value"].map((title) => (
+              <th scope="col">{title}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {violations.map((each) => (
+            <tr title={text(each["message"])}>
+              <td class="number">{text(each["line"])}</td>
+              <td>{text(each["type"])}</td>
+              <td>
+                <code>{text(each["id"])}</code>
+              </td>
+              <td>{text(each["property"])}</td>
+              <td>
+                <code>{text(each["rule"])}</code>
+              </td>
+              <td>{each["value"] === null ? <span class="null">missing</span> : text(each["value"]).slice(0, 200)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {total > violations.length && <p class="muted">The first {violations.length} of {total}.</p>}
+    </div>
+  );
+}
+
+/** A write that was based on an older state: the commits that came between, and their diff. */
+function CameBetween({ details }: { readonly details: Record<string, Json> }) {
+  const [, graph = ""] = usePlace().path;
+  const [expected, actual, branch] = [details["expected"], details["actual"], details["branch"]].map((each) => (typeof each === "string" ? each : ""));
+  const between = useLoad(expected && branch ? `${graph} ${expected} ${actual ?? ""}` : null, async (signal) => {
+    const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch, limit: 50 }), signal);
+    const end = commits.findIndex((commit) => commit.id === expected);
+    return end < 0 ? commits : commits.slice(0, end);
+  });
+  if (!expected || !actual) return null;
+  return (
+    <div>
+      <p>What came between:</p>
+      <ul class="plain">
+        {between.data?.map((commit) => (
+          <li>
+            <Link to={view(graph, `/commits/${commit.id}`)}>{titleOf(commit.message) || "no message"}</Link> <span class="muted">{commit.actor}</span>
+          </li>
+        ))}
+      </ul>
+      <p>
+        <Link to={view(graph, "/diff", { a: expected, b: actual, branch: null, at: null })}>Show all that changed</Link>
+      </p>
+    </div>
+  );
+}
+
+/** The oldest moment of the branch that can still be read. */
+function OldestMoment() {
+  const place = usePlace();
+  const [, graph = ""] = place.path;
+  const branch = place.search.get("branch") || "main";
+  const oldest = useLoad(`${graph} ${branch} oldest`, async (signal) => {
+    const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch, limit: 10_000 }), signal);
+    return commits.at(-1) ?? null;
+  });
+  if (!oldest.data) return null;
+  return (
+    <p>
+      The oldest that can be read is of {exactTime(oldest.data.time)}: <Link to={view(graph, "", { at: oldest.data.id })}>{titleOf(oldest.data.message) || oldest.data.id}</Link>
+    </p>
+  );
+}
+
 const headings = {
   forbidden: "You may not do this",
   gone: "This moment can no longer be read",
   offline: "The server does not answer",
+  stale: "Others were faster",
   error: "That did not work",
 } as const;
 

@@ -24,15 +24,22 @@ const views = {
   entity: lazy(() => import("./pages/entity").then((m) => m.EntityView)),
   branches: lazy(() => import("./pages/branches").then((m) => m.Branches)),
   tags: lazy(() => import("./pages/branches").then((m) => m.Tags)),
+  changes: lazy(() => import("./pages/changes").then((m) => m.ChangeFeed)),
+  health: lazy(() => import("./pages/health").then((m) => m.HealthView)),
   load: lazy(() => import("./pages/load").then((m) => m.LoadView)),
   access: lazy(() => import("./pages/access").then((m) => m.Access)),
 } as const;
+
+/** What changes a branch. Branches and tags can be made at a moment of the past. */
+const WRITING: ReadonlySet<string> = new Set(["change", "branch_merge", "schema_apply"]);
 
 export interface ViewProps {
   readonly graph: string;
   /** What follows the name of the view in the path. */
   readonly rest: readonly string[];
+  /** What the caller may do here. A moment of the past is only read. */
   readonly actions: ReadonlySet<string>;
+  readonly actor: string;
 }
 
 function Page() {
@@ -56,13 +63,14 @@ function Page() {
   const [root, graph, name = "", ...rest] = place.path;
   if (root === undefined) return <GraphList caller={caller} />;
   if (root !== "ui" || graph === undefined) return <NotFound />;
-  const actions = new Set(caller.graphs.find((each) => each.graph_id === graph)?.actions ?? []);
+  const allowed = caller.graphs.find((each) => each.graph_id === graph)?.actions ?? [];
+  const actions = new Set(place.search.get("at") ? allowed.filter((action) => !WRITING.has(action)) : allowed);
   const View = name in views ? views[name as keyof typeof views] : null;
   return (
-    <Shell graph={graph} view={name} caller={caller} place={place}>
+    <Shell graph={graph} view={name} caller={caller} actions={new Set(allowed)} place={place}>
       {View ? (
         <Suspense fallback={null}>
-          <View graph={graph} rest={rest} actions={actions} />
+          <View graph={graph} rest={rest} actions={actions} actor={caller.actor} />
         </Suspense>
       ) : (
         <NotFound graph={graph} />

@@ -143,16 +143,17 @@ interface ChangeProps {
   readonly change: EntityChange;
   readonly before: Side;
   readonly after: Side;
+  readonly folded?: boolean;
 }
 
 /** One changed entity: its name, and each property before and after. Its link leads to the moment that has it. */
-export function Change({ graph, change, before, after }: ChangeProps) {
+export function Change({ graph, change, before, after, folded = false }: ChangeProps) {
   const side = change.op === "deleted" ? before : after;
   const moment = { branch: side.branch === "main" ? null : side.branch, at: side.commit };
   const names = change.op === "updated" ? change.changed : Object.keys(change.after ?? change.before ?? {});
   const shown = names.filter((name) => change.op === "updated" || valueOf(change, name) !== null);
   return (
-    <details class={`change ${WORDS[change.op]}`} open={change.op === "updated"}>
+    <details class={`change ${WORDS[change.op]}`} open={change.op === "updated" && !folded}>
       <summary>
         <span class="sign" aria-hidden="true">
           {SIGNS[change.op]}
@@ -160,7 +161,7 @@ export function Change({ graph, change, before, after }: ChangeProps) {
         <span class="hidden">{WORDS[change.op]}</span>
         <TypeName name={change.type} />{" "}
         <Link to={view(graph, entityPath(change.kind, change.type, change.id), moment)}>
-          <code>{change.id}</code>
+          <code title={change.id}>{nameChange(change)}</code>
         </Link>
         {change.op === "updated" && <span class="muted"> {change.changed.join(", ")}</span>}
       </summary>
@@ -188,6 +189,13 @@ export function Change({ graph, change, before, after }: ChangeProps) {
       </dl>
     </details>
   );
+}
+
+/** How an entity is called in a list: an edge by its ends, since its id says nothing. */
+export function nameChange(change: Pick<EntityChange, "kind" | "id" | "before" | "after">): string {
+  const image = change.after ?? change.before;
+  const [from, to] = [image?.["from"], image?.["to"]];
+  return change.kind === "edge" && typeof from === "string" && typeof to === "string" ? `${from} → ${to}` : change.id;
 }
 
 function valueOf(change: EntityChange, name: string): Json {

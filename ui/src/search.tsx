@@ -1,11 +1,12 @@
 /** The search box: keys of entities, names of types and stored queries, commits. */
 
-import { useState } from "preact/hooks";
-import { get, graphPath, path } from "./api";
+import { useRef, useState } from "preact/hooks";
+import { get, post, routePath, to } from "./api";
 import { titleOf } from "./format";
+import { type Moment, momentOf } from "./moment";
 import { Id, TypeName, entityPath } from "./parts";
 import { navigate, view } from "./router";
-import type { Catalog, Commit, QueryResult } from "./wire";
+import type { Catalog, Commit, QueryResult, StoredQuery } from "./wire";
 
 interface Found {
   readonly group: string;
@@ -15,19 +16,27 @@ interface Found {
 }
 
 const MOST = 10;
+const MOST_SEARCHED = 12;
+const REST_MS = 200;
 
 export function Search({ graph }: { readonly graph: string }) {
   const [text, setText] = useState("");
   const [found, setFound] = useState<readonly Found[] | null>(null);
   const [selected, setSelected] = useState(0);
   const close = () => setFound(null);
+  const running = useRef<AbortController | null>(null);
   const search = async (words: string) => {
     setText(words);
     setSelected(0);
+    running.current?.abort();
     const wanted = words.trim();
     if (wanted.length < 2) return close();
-    const results = await findAll(graph, wanted).catch(() => []);
-    setFound(results);
+    const controller = new AbortController();
+    running.current = controller;
+    await new Promise((resolve) => setTimeout(resolve, REST_MS));
+    if (controller.signal.aborted) return;
+    const results = await findAll(graph, wanted, controller.signal).catch(() => []);
+    if (!controller.signal.aborted) setFound(results);
   };
   const go = (index: number) => {
     const target = found?.[index];
@@ -56,7 +65,7 @@ export function Search({ graph }: { readonly graph: string }) {
         }}
       />
       {found && (
-        <ul class="results" aria-live="polite">
+        <ul class="results" aria-live="polite" aria-label="Found">
           {found.length === 0 && <li class="muted">nothing found</li>}
           {found.map((each, index) => (
             <li>
@@ -71,49 +80,58 @@ export function Search({ graph }: { readonly graph: string }) {
   );
 }
 
-async function findAll(graph: string, text: string): Promise<Found[]> {
-  const catalog = await get<Catalog>(path(graphPath(graph, "/schema"), { view: "catalog" }));
+/** Look everywhere at once: keys, names, words, stored queries, commits. The first ten of each kind are shown. */
+async function findAll(graph: string, text: string, signal: AbortSignal): Promise<Found[]> {
+  const moment = momentOf({ path: [], search: new URLSearchParams(location.search) });
+  const catalog = await get<Catalog>(routePath(graph, "/schema", { view: "catalog", ...moment }), signal);
   const lower = text.toLowerCase();
   const types = [...catalog.nodes, ...catalog.edges]
     .filter((type) => type.name.toLowerCase().includes(lower))
-    .slice(0, MOST)
-    .map((type): Found => ({ group: "type", key: type.name, shown: <TypeName name={type.name} />, url: view(graph, "/explore", { type: type.name }) }));
-  const [entities, commits] = await Promise.all([findEntities(graph, catalog, text), findCommits(graph, lower)]);
-  return [...entities.slice(0, MOST), ...types, ...commits.slice(0, MOST)];
+    .map((type): Found => ({ group: "type", key: type.name, shown: <TypeName name={type.name} />, url: view(graph, catalog.nodes.some((each) => each.name === type.name) ? "/explore" : "/schema", { type: type.name }) }));
+  const parts = await Promise.all([findKeys(graph, catalog, text, moment, signal), findWords(graph, catalog, text, moment, signal), findQueries(graph, lower, signal), findCommits(graph, lower, signal)]);
+  const [keys, words, queries, commits] = parts;
+  const known = new Set(keys.map((each) => each.key));
+  return [keys, types, words.filter((each) => !known.has(each.key)), queries, commits].flatMap((group) => group.slice(0, MOST));
 }
 
-async function findEntities(graph: string, catalog: Catalog, text: string): Promise<Found[]> {
-  const moment = new URLSearchParams(location.search);
+function toEntity(graph: string, group: string, type: string, id: string, text = ""): Found {
+  const shown = (
+    <>
+      <TypeName name={type} /> <code>{id}</code> {text}
+    </>
+  );
+  return { group, key: `${type} ${id}`, shown, url: view(graph, entityPath("node", type, id)) };
+}
+
+async function findKeys(graph: string, catalog: Catalog, text: string, moment: Moment, signal: AbortSignal): Promise<Found[]> {
   const reads = catalog.nodes.map(async (type) => {
-    const answer = await get<QueryResult>(
-      path(graphPath(graph, "/rows"), {
-        type: type.name,
-        columns: "id",
-        filter: JSON.stringify({ id: text }),
-        limit: 1,
-        branch: moment.get("branch"),
-        at: moment.get("at"),
-      }),
-    ).catch(() => null);
-    return (answer?.rows ?? []).map((row): Found => {
-      const id = String(row["id"]);
-      return {
-        group: "entity",
-        key: `${type.name} ${id}`,
-        shown: (
-          <>
-            <TypeName name={type.name} /> <code>{id}</code>
-          </>
-        ),
-        url: view(graph, entityPath("node", type.name, id)),
-      };
-    });
+    const answer = await get<QueryResult>(routePath(graph, "/rows", { type: type.name, columns: ["id"], filter: JSON.stringify({ id: text }), limit: 1, ...moment }), signal).catch(() => null);
+    return (answer?.rows ?? []).map((row) => toEntity(graph, "key", type.name, String(row["id"])));
   });
   return (await Promise.all(reads)).flat();
 }
 
-async function findCommits(graph: string, text: string): Promise<Found[]> {
-  const { commits } = await get<{ commits: Commit[] }>(path(graphPath(graph, "/ancestry"), { limit: 200 }));
+/** Full text over the indexed String properties, a query for each. */
+async function findWords(graph: string, catalog: Catalog, text: string, moment: Moment, signal: AbortSignal): Promise<Found[]> {
+  const searched = catalog.nodes.flatMap((type) => type.properties.filter((each) => /^String\??$/.test(each.type) && type.indexes.some((index) => index.length === 1 && index[0] === each.name)).map((each) => ({ type: type.name, property: each.name })));
+  const reads = searched.slice(0, MOST_SEARCHED).map(async ({ type, property }) => {
+    const query = `query search($words: String) { match { $x: ${type} search($x.${property}, $words) } return { $x.id as id, $x.${property} as text } limit ${MOST} }`;
+    const answer = await post<QueryResult>(...to(graph, "/query", { query, params: { words: text }, ...moment }), { signal }).catch(() => null);
+    return (answer?.rows ?? []).map((row) => toEntity(graph, property, type, String(row["id"]), String(row["text"] ?? "").slice(0, 80)));
+  });
+  const found = new Map((await Promise.all(reads)).flat().map((each) => [each.key, each]));
+  return [...found.values()];
+}
+
+async function findQueries(graph: string, text: string, signal: AbortSignal): Promise<Found[]> {
+  const { queries } = await get<{ queries: StoredQuery[] }>(routePath(graph, "/queries", {}), signal).catch(() => ({ queries: [] }));
+  return queries
+    .filter((query) => `${query.name} ${query.description ?? ""}`.toLowerCase().includes(text))
+    .map((query) => ({ group: "query", key: query.name, shown: <code>{query.name}</code>, url: view(graph, "/query", { stored: query.name }) }));
+}
+
+async function findCommits(graph: string, text: string, signal: AbortSignal): Promise<Found[]> {
+  const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/ancestry", { limit: 200 }), signal).catch(() => ({ commits: [] }));
   return commits
     .filter((commit) => commit.id.toLowerCase().endsWith(text) || commit.id.toLowerCase() === text || (commit.message ?? "").toLowerCase().includes(text))
     .map((commit) => ({

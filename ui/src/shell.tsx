@@ -2,11 +2,12 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, graphPath, path, signOut } from "./api";
-import { titleOf } from "./format";
-import { useLoad } from "./loading";
+import { get, graphPath, routePath, signOut } from "./api";
+import { plural, titleOf } from "./format";
+import { readAnew, useLoad } from "./loading";
 import { momentOf } from "./moment";
 import { Id, Time } from "./parts";
+import { RefChoices } from "./refs";
 import { Link, type Place, navigate, setSearch, view } from "./router";
 import { Search } from "./search";
 import { type Theme, chooseTheme, chosenTheme } from "./theme";
@@ -20,19 +21,20 @@ const RAIL: readonly (readonly [string, string, string | null])[] = [
   ["commits", "Commits", "c"],
   ["diff", "Diff", "d"],
   ["branches", "Branches", "b"],
+  ["changes", "Changes", null],
   ["load", "Load", null],
-  ["access", "Access", null],
 ];
 
 interface ShellProps {
   readonly graph: string;
   readonly view: string;
   readonly caller: Caller;
+  readonly actions: ReadonlySet<string>;
   readonly place: Place;
   readonly children: ComponentChildren;
 }
 
-export function Shell({ graph, view: current, caller, place, children }: ShellProps) {
+export function Shell({ graph, view: current, caller, actions, place, children }: ShellProps) {
   const [helps, setHelps] = useState(false);
   const [theme, setTheme] = useState<Theme>(chosenTheme);
   useKeys(graph, place, () => setHelps((old) => !old), () => setHelps(false));
@@ -54,8 +56,22 @@ export function Shell({ graph, view: current, caller, place, children }: ShellPr
             </li>
           ))}
         </ul>
+        <ul class="upkeep">
+          {actions.has("admin") && (
+            <li>
+              <Link to={view(graph, "/health")} aria-current={current === "health" ? "page" : undefined}>
+                Health
+              </Link>
+            </li>
+          )}
+          <li>
+            <Link to={view(graph, "/access")} aria-current={current === "access" ? "page" : undefined}>
+              Access
+            </Link>
+          </li>
+        </ul>
         <div class="who">
-          <span title={caller.role}>{caller.actor}</span>
+          <span title={`role ${caller.role}`}>{caller.actor}</span>
           <label>
             <span class="hidden">Theme</span>
             <select
@@ -98,11 +114,14 @@ function RefBar({ graph, place }: { readonly graph: string; readonly place: Plac
   const moment = momentOf(place);
   const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
   const commits = useLoad(`${graph} ${moment.branch} ${moment.at ?? ""}`, (signal) =>
-    get<{ commits: Commit[] }>(path(graphPath(graph, "/commits"), { branch: moment.branch, limit: 50 }), signal),
+    get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch: moment.branch, limit: 50 }), signal),
   );
   const listed = commits.data?.commits ?? [];
   const at = listed.findIndex((commit) => commit.id === moment.at);
-  const shown = moment.at === null ? listed[0] : listed[at];
+  const isKnown = moment.at === null || at >= 0;
+  const then = useLoad(isKnown || commits.data === null ? null : `${graph} ${moment.at ?? ""}`, (signal) => get<Commit>(graphPath(graph, `/commits/${encodeURIComponent(moment.at ?? "")}`), signal));
+  const shown = moment.at === null ? listed[0] : (listed[at] ?? then.data);
+  const newer = useNewCommits(graph, moment.branch, commits.data?.commits[0]?.id);
   const move = (index: number) => {
     const target = listed[index];
     if (target) setSearch({ at: index === 0 ? null : target.id }, false);
@@ -151,8 +170,40 @@ function RefBar({ graph, place }: { readonly graph: string; readonly place: Plac
           moment.at !== null && <code>{moment.at}</code>
         )}
       </span>
+      <label>
+        <span class="hidden">Tag, commit or time</span>
+        <input class="at" list={`refs-${graph}`} value="" placeholder="tag, commit or time" onChange={(event) => event.currentTarget.value && setSearch({ at: event.currentTarget.value.trim() }, false)} />
+      </label>
+      {!OWN_CHOICES.has(place.path[2] ?? "") && <RefChoices graph={graph} />}
+      {newer > 0 && moment.at === null && (
+        <button class="newer" onClick={readAnew}>
+          {moment.branch} has {plural(newer, "new commit")}: show
+        </button>
+      )}
     </div>
   );
+}
+
+/** Views that bring the choices of references themselves. */
+const OWN_CHOICES: ReadonlySet<string> = new Set(["query", "compare", "diff"]);
+const LOOK_MS = 10_000;
+
+/** How many commits a branch got since it was read. Nothing changes under the reader: a button shows them. */
+function useNewCommits(graph: string, branch: string, head: string | undefined): number {
+  const [newer, setNewer] = useState(0);
+  useEffect(() => {
+    setNewer(0);
+    if (!head) return;
+    const look = async () => {
+      if (document.visibilityState !== "visible") return;
+      const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch, limit: 100 })).catch(() => ({ commits: [] as Commit[] }));
+      const known = commits.findIndex((commit) => commit.id === head);
+      setNewer(commits.length === 0 ? 0 : known < 0 ? commits.length : known);
+    };
+    const timer = window.setInterval(() => void look(), LOOK_MS);
+    return () => window.clearInterval(timer);
+  }, [graph, branch, head]);
+  return newer;
 }
 
 const KEYS: readonly (readonly [string, string])[] = [
@@ -160,6 +211,8 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["g q, g s, g e, g c, g b, g d", "query, schema, explore, commits, branches, diff"],
   [".", "the ref bar"],
   ["[ and ]", "older and newer commit"],
+  ["j and k, or arrows", "next and previous in a list"],
+  ["Enter, Space", "open; select for comparison"],
   ["Ctrl+Enter", "run the query"],
   ["Ctrl+Z", "undo in the drawing"],
   ["Esc", "close"],
@@ -201,12 +254,37 @@ function useKeys(graph: string, place: Place, toggleHelp: () => void, closeHelp:
       else if (event.key === ".") focus(event, "ref-branch");
       else if (event.key === "[") press("Older commit");
       else if (event.key === "]") press("Newer commit");
+      else if (event.key === "j" || event.key === "ArrowDown") moveInList(event, 1);
+      else if (event.key === "k" || event.key === "ArrowUp") moveInList(event, -1);
+      else if (event.key === " ") selectRow(event);
       else if (event.key === "?") toggleHelp();
       else if (event.key === "Escape") closeHelp();
     };
     addEventListener("keydown", handle);
     return () => removeEventListener("keydown", handle);
   }, [graph, place]);
+}
+
+const ITEMS = "#content .rows > li a:first-of-type, #content tbody th a, #content details.change > summary";
+
+/** Move the focus along the lists of the view. Arrows only do so within a list: they scroll elsewhere. */
+function moveInList(event: KeyboardEvent, step: 1 | -1): void {
+  const items = [...document.querySelectorAll<HTMLElement>(ITEMS)].filter((item) => item.offsetParent !== null);
+  const at = items.indexOf(document.activeElement as HTMLElement);
+  if (at < 0 && event.key.startsWith("Arrow")) return;
+  const target = items[at < 0 ? 0 : at + step];
+  if (!target) return;
+  event.preventDefault();
+  target.focus();
+}
+
+/** Space in the row of a commit selects it for comparison. */
+function selectRow(event: KeyboardEvent): void {
+  const target = event.target as HTMLElement;
+  const box = target.tagName === "A" ? target.closest("li")?.querySelector<HTMLInputElement>('input[type="checkbox"]') : null;
+  if (!box) return;
+  event.preventDefault();
+  box.click();
 }
 
 function focus(event: Event, id: string): void {

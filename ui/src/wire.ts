@@ -199,6 +199,7 @@ export interface MergeAnswer {
   readonly outcome?: string;
   readonly commit: string | null;
   readonly base: string | null;
+  readonly target_commit?: string | null;
   readonly nodes: Record<string, Json>;
   readonly edges: Record<string, Json>;
   readonly conflicts: readonly Conflict[];

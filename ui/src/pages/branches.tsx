@@ -1,14 +1,14 @@
 /** Branches and tags: where they stand, and making and deleting them. */
 
 import { useState } from "preact/hooks";
-import { get, graphPath, path, post, remove } from "../api";
+import { branchPath, get, graphPath, post, remove, routePath, to } from "../api";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Counts, Heading, Id, Time, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
 import { momentOf, reference } from "../moment";
 import { WriteButton } from "../writing";
-import type { Branch, Diff, Tag } from "../wire";
+import type { Branch, Diff, MergeAnswer, Tag } from "../wire";
 
 export function Branches({ graph, actions }: ViewProps) {
   const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
@@ -18,10 +18,10 @@ export function Branches({ graph, actions }: ViewProps) {
       {actions.has("branch_create") && <NewName graph={graph} what="branch" done={branches.reload} />}
       <Show of={branches} what="the branches">
         {({ items }) => (
-          <table class="compact">
+          <div class="scroll" tabIndex={0}><table>
             <thead>
               <tr>
-                {["branch", "from", "head", "beside main", ""].map((title) => (
+                {["branch", "from", "head", "ahead of main", "behind", "actions"].map((title) => (
                   <th scope="col">{title}</th>
                 ))}
               </tr>
@@ -36,15 +36,22 @@ export function Branches({ graph, actions }: ViewProps) {
                     {branch.parent ?? ""} {branch.created_at && <Time time={branch.created_at} />}
                   </td>
                   <td>{branch.head && <Id id={branch.head} />}</td>
-                  <td>{branch.name !== "main" && <Beside graph={graph} branch={branch.name} />}</td>
+                  {branch.name === "main" ? (
+                    <>
+                      <td />
+                      <td />
+                    </>
+                  ) : (
+                    <Beside graph={graph} branch={branch.name} />
+                  )}
                   <td>
-                    {branch.name !== "main" && <Link to={view(graph, `/review/${branch.name.split("/").map(encodeURIComponent).join("/")}`, { branch: null, at: null })}>Review</Link>}{" "}
-                    {branch.name !== "main" && !branch.protected && actions.has("branch_delete") && <Delete what={branch.name} url={graphPath(graph, `/branches/${branch.name.split("/").map(encodeURIComponent).join("/")}`)} done={branches.reload} />}
+                    {branch.name !== "main" && <Link to={view(graph, `/review/${branchPath(branch.name)}`, { branch: null, at: null })}>Review</Link>}{" "}
+                    {branch.name !== "main" && !branch.protected && actions.has("branch_delete") && <Delete what={branch.name} url={graphPath(graph, `/branches/${branchPath(branch.name)}`)} done={branches.reload} />}
                   </td>
                 </tr>
               ))}
             </tbody>
-          </table>
+          </table></div>
         )}
       </Show>
     </>
@@ -52,8 +59,19 @@ export function Branches({ graph, actions }: ViewProps) {
 }
 
 function Beside({ graph, branch }: { readonly graph: string; readonly branch: string }) {
-  const diff = useLoad(`${graph} ${branch}`, (signal) => get<Diff>(path(graphPath(graph, "/diff"), { a: "main", b: branch, view: "summary" }), signal));
-  return diff.data ? <Counts {...totals(diff.data.summary)} /> : null;
+  const beside = useLoad(`${graph} ${branch}`, async (signal) => {
+    const { base } = await post<MergeAnswer>(...to(graph, "/merges", { source: branch, target: "main", dry_run: true }), { signal });
+    const [ahead, behind] = await Promise.all(
+      [branch, "main"].map((side) => get<Diff>(routePath(graph, "/diff", { a: base ?? "main", b: side, view: "summary" }), signal)),
+    );
+    return { ahead: ahead?.summary ?? [], behind: behind?.summary ?? [] };
+  });
+  return (
+    <>
+      <td>{beside.data && <Counts {...totals(beside.data.ahead)} />}</td>
+      <td>{beside.data && <Counts {...totals(beside.data.behind)} />}</td>
+    </>
+  );
 }
 
 export function Tags({ graph, actions }: ViewProps) {
@@ -65,9 +83,16 @@ export function Tags({ graph, actions }: ViewProps) {
       <Show of={tags} what="the tags">
         {({ tags: items }) =>
           items.length === 0 ? (
-            <Empty command="omnigraph tag create v1">A tag names a commit, and keeps it.</Empty>
+            <Empty command="omnigraph tag create release-1">A tag names a commit, and keeps it.</Empty>
           ) : (
             <table class="compact">
+              <thead>
+                <tr>
+                  {["tag", "commit", "made by", "actions"].map((title) => (
+                    <th scope="col">{title}</th>
+                  ))}
+                </tr>
+              </thead>
               <tbody>
                 {items.map((tag) => (
                   <tr>
@@ -102,7 +127,7 @@ function NewName({ graph, what, done }: { readonly graph: string; readonly what:
   return (
     <p class="form">
       <label>
-        New {what} at {reference(moment)} <input value={name} placeholder={what === "branch" ? "review/june" : "v1"} onInput={(event) => setName(event.currentTarget.value)} />
+        New {what} at {reference(moment)} <input value={name} placeholder={what === "branch" ? "review/june" : "release-1"} onInput={(event) => setName(event.currentTarget.value)} />
       </label>
       <WriteButton
         label={`Create the ${what}`}

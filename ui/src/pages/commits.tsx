@@ -1,16 +1,16 @@
 /** The history: commits in lanes, and one commit with what it changed. */
 
-import { useState } from "preact/hooks";
-import { get, graphPath, path, post } from "../api";
-import { exactTime, titleOf } from "../format";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get, graphPath, post, routePath, to } from "../api";
+import { exactTime, plural, titleOf, valueText } from "../format";
 import { Empty, Failure, Show, useLoad } from "../loading";
 import { assignLanes } from "../lanes";
 import type { ViewProps } from "../main";
-import { CommitLine, Heading } from "../parts";
+import { CommitLine, Counts, Heading, TypeName, totals } from "../parts";
 import { Link, navigate, setSearch, usePlace, view } from "../router";
 import { WriteButton, newKey } from "../writing";
 import { Changes } from "./diff";
-import type { Commit, MergeAnswer } from "../wire";
+import type { Branch, Commit, Diff, MergeAnswer } from "../wire";
 
 const PAGE = 200;
 const ROW = 36;
@@ -28,8 +28,10 @@ function CommitList({ graph }: ViewProps) {
   const wanted = (search.get("find") ?? "").toLowerCase();
   const [selected, setSelected] = useState<readonly string[]>([]);
   const history = useLoad(`${graph} ${branch ?? ""} ${before ?? ""}`, (signal) =>
-    get<{ commits: Commit[]; next: string | null }>(path(graphPath(graph, "/ancestry"), { branch, before, limit: PAGE }), signal),
+    get<{ commits: Commit[]; next: string | null }>(routePath(graph, "/ancestry", { branch, before, limit: PAGE }), signal),
   );
+  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(routePath(graph, "/branches", {}), signal));
+  const since = search.get("since") ?? "";
   const toggle = (id: string) => setSelected((old) => (old.includes(id) ? old.filter((each) => each !== id) : [...old, id].slice(-2)));
   const [older, newer] = orderPair(history.data?.commits ?? [], selected);
   return (
@@ -37,6 +39,18 @@ function CommitList({ graph }: ViewProps) {
       <Heading
         aside={
           <>
+            <label>
+              <span class="hidden">Branch</span>
+              <select value={branch ?? ""} onChange={(event) => setSearch({ of: event.currentTarget.value, before: null })}>
+                <option value="">all branches</option>
+                {branches.data?.items.map((each) => (
+                  <option value={each.name}>{each.name}</option>
+                ))}
+              </select>
+            </label>
+            <label>
+              since <input type="date" value={since} onChange={(event) => setSearch({ since: event.currentTarget.value })} />
+            </label>
             <input
               type="search"
               aria-label="Find in messages and actors"
@@ -56,7 +70,7 @@ function CommitList({ graph }: ViewProps) {
         {({ commits, next }) => (
           <>
             {commits.length === 0 && <Empty>There are no commits here.</Empty>}
-            <Lanes graph={graph} commits={commits} selected={selected} toggle={toggle} matches={(commit) => `${commit.message ?? ""} ${commit.actor ?? ""}`.toLowerCase().includes(wanted)} />
+            <Lanes graph={graph} commits={commits} selected={selected} toggle={toggle} matches={(commit) => `${commit.message ?? ""} ${commit.actor ?? ""} ${commit.id}`.toLowerCase().includes(wanted) && commit.time >= since} />
             {next && (
               <p>
                 <Link to={view(graph, "/commits", { of: branch, before: next })}>Older commits</Link>
@@ -111,10 +125,29 @@ function Lanes({ graph, commits, selected, toggle, matches }: LanesProps) {
               <input type="checkbox" checked={selected.includes(commit.id)} onChange={() => toggle(commit.id)} aria-label={`Compare ${titleOf(commit.message) || commit.id}`} />
             </label>
             <CommitLine graph={graph} commit={commit} />
+            {commit.parents.length > 0 && <LazyCounts graph={graph} id={commit.id} />}
           </li>
         ))}
       </ol>
     </div>
+  );
+}
+
+/** What a commit changed, read when its row comes into view. */
+function LazyCounts({ graph, id }: { readonly graph: string; readonly id: string }) {
+  const own = useRef<HTMLSpanElement>(null);
+  const [isSeen, setSeen] = useState(false);
+  useEffect(() => {
+    if (!own.current) return;
+    const watcher = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setSeen(true));
+    watcher.observe(own.current);
+    return () => watcher.disconnect();
+  }, []);
+  const diff = useLoad(isSeen ? `${graph} ${id}` : null, (signal) => get<Diff>(routePath(graph, "/diff", { commit: id, view: "summary" }), signal));
+  return (
+    <span ref={own} class="lazy-counts" title={diff.data?.summary.map((each) => `${each.type} +${each.inserted} ~${each.updated} −${each.deleted}`).join("\n")}>
+      {diff.data && <Counts {...totals(diff.data.summary)} />}
+    </span>
   );
 }
 
@@ -167,7 +200,11 @@ function OneCommit({ graph, id, actions }: ViewProps & { readonly id: string }) 
             </dd>
           </dl>
           {found.message && found.message.includes("\n") && <pre class="message">{found.message}</pre>}
-          {actions.has("change") && found.parents.length > 0 && <Revert graph={graph} commit={found} />}
+          <div class="toolbar">
+            {actions.has("tag") && <NameIt graph={graph} what="tag" commit={found} />}
+            {actions.has("branch_create") && <NameIt graph={graph} what="branch" commit={found} />}
+            {actions.has("change") && found.parents.length > 0 && <Revert graph={graph} commit={found} />}
+          </div>
           {found.parents.length > 0 && <Changes graph={graph} query={{ commit: found.id }} />}
         </>
       )}
@@ -175,16 +212,48 @@ function OneCommit({ graph, id, actions }: ViewProps & { readonly id: string }) 
   );
 }
 
+/** Make a tag or a branch at a commit. */
+function NameIt({ graph, what, commit }: { readonly graph: string; readonly what: "tag" | "branch"; readonly commit: Commit }) {
+  const [name, setName] = useState<string | null>(null);
+  const [made, setMade] = useState("");
+  if (name === null) return <button onClick={() => setName("")}>{what === "tag" ? "Tag it…" : "Branch from here…"}</button>;
+  const run = () => (what === "tag" ? post(...to(graph, "/tags", { name, ref: commit.id, branch: commit.branch })) : post(...to(graph, "/branches", { name, from: commit.id })));
+  return (
+    <span class="form">
+      <label>
+        Name of the {what} <input value={name} placeholder={what === "tag" ? "release-1" : "review/june"} onInput={(event) => setName(event.currentTarget.value)} />
+      </label>
+      <WriteButton label={`Create the ${what}`} disabled={name.trim() === ""} run={run} done={() => setMade(name)} />
+      {made && <span role="status">{made} is made.</span>}
+    </span>
+  );
+}
+
+interface RevertProps {
+  readonly graph: string;
+  readonly commit: Commit;
+  /** Where the page shows an entity: the other changes of the commit are counted. */
+  readonly others?: number;
+  readonly onDone?: (made: string) => void;
+}
+
 /** Take a commit back, after showing what else that touches. */
-export function Revert({ graph, commit, onDone }: { readonly graph: string; readonly commit: Commit; readonly onDone?: () => void }) {
+export function Revert({ graph, commit, others, onDone }: RevertProps) {
   const [by, setBy] = useState<"row" | "property">("row");
   const [preview, setPreview] = useState<MergeAnswer | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [key] = useState(newKey);
+  const [prefers, setPrefers] = useState(false);
   const request = (dry: boolean, level: "row" | "property") =>
     post<MergeAnswer>(
-      graphPath(graph, "/reverts"),
-      { commit: commit.id, branch: commit.branch, by: level, dry_run: dry, ...(dry ? {} : { message: `Revert ${commit.id}: ${titleOf(commit.message)}` }) },
+      ...to(graph, "/reverts", {
+        commit: commit.id,
+        branch: commit.branch,
+        by: level,
+        dry_run: dry,
+        ...(commit.parents.length > 1 ? { side: 1 } : {}),
+        ...(dry ? {} : { message: `Revert ${commit.id}: ${titleOf(commit.message)}`, if_commit: preview?.target_commit, prefer: prefers ? "theirs" : null }),
+      }),
       dry ? {} : { headers: { "Idempotency-Key": key } },
     );
   const look = async (level: "row" | "property") => {
@@ -202,6 +271,12 @@ export function Revert({ graph, commit, onDone }: { readonly graph: string; read
       <strong>Take back "{titleOf(commit.message) || commit.id}"</strong>
       <p class="muted">Nothing is erased: this makes a new commit on {commit.branch} that undoes the changes.</p>
       {error && <Failure error={error} />}
+      {preview && <WhatGoes preview={preview} />}
+      {others !== undefined && others > 0 && (
+        <p>
+          The commit changed {plural(others, "other entity")} too: <Link to={view(graph, `/commits/${commit.id}`)}>they are taken back with it</Link>.
+        </p>
+      )}
       {preview && preview.conflicts.length > 0 && (
         <>
           <p>
@@ -210,16 +285,30 @@ export function Revert({ graph, commit, onDone }: { readonly graph: string; read
               <code>{conflict.row_id} </code>
             ))}
           </p>
+          <ul class="plain">
+            {preview.conflicts.slice(0, 10).map((conflict) => (
+              <li>
+                <code>{conflict.row_id}</code> {(conflict.properties ?? []).map((name) => `${name} is now ${valueText(conflict.ours?.[name])}, would become ${valueText(conflict.theirs?.[name])}`).join("; ")}
+              </li>
+            ))}
+          </ul>
           {by === "row" && <button onClick={() => void look("property")}>Take back single properties instead</button>}
+          {by === "property" && (
+            <label>
+              <input type="checkbox" checked={prefers} onChange={(event) => setPrefers(event.currentTarget.checked)} /> take the older values all the same
+            </label>
+          )}
         </>
       )}
-      {preview && preview.conflicts.length === 0 && (
+      {preview && (preview.conflicts.length === 0 || prefers) && (
         <WriteButton
           label="Take it back"
+          asks={{ graph, branch: commit.branch, key }}
           run={() => request(false, by)}
           done={(answer) => {
-            onDone?.();
-            if (answer.commit) navigate(view(graph, `/commits/${answer.commit}`));
+            setPreview(null);
+            if (answer.commit && onDone) onDone(answer.commit);
+            else if (answer.commit) navigate(view(graph, `/commits/${answer.commit}`));
           }}
         />
       )}
@@ -227,5 +316,20 @@ export function Revert({ graph, commit, onDone }: { readonly graph: string; read
         Cancel
       </button>
     </section>
+  );
+}
+
+/** What a revert would write, by type. */
+function WhatGoes({ preview }: { readonly preview: MergeAnswer }) {
+  const changes = Object.entries({ ...preview.nodes, ...preview.edges }) as [string, { inserted?: number; updated?: number; deleted?: number }][];
+  if (changes.length === 0) return null;
+  return (
+    <ul class="types" aria-label="What is taken back">
+      {changes.map(([type, each]) => (
+        <li>
+          <TypeName name={type} /> <Counts inserted={each.inserted ?? 0} updated={each.updated ?? 0} deleted={each.deleted ?? 0} />
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -1,71 +1,125 @@
 /** One query at two moments, side by side: rows only in A, only in B, changed, and the same. */
 
 import { useState } from "preact/hooks";
-import { ApiError, graphPath, post } from "../api";
-import { plural, valueText } from "../format";
-import { Failure, useLoad } from "../loading";
+import { ApiError, get, post, routePath, to } from "../api";
+import { count, plural, valueText } from "../format";
+import { Empty, Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
-import { Heading, Value } from "../parts";
+import { Heading, Id, Value } from "../parts";
+import { RefChoices, RefField, resolveRef } from "../refs";
 import { Link, setSearch, usePlace, view } from "../router";
-import type { Json, QueryResult, Row } from "../wire";
+import type { Catalog, Commit, Json, QueryResult, Row } from "../wire";
 
-type Side = QueryResult | Error;
+interface Side {
+  readonly reference: string;
+  readonly result: QueryResult | Error;
+  readonly commit: Commit | null;
+}
+
+const MOST = 1000;
 
 export function Compare({ graph }: ViewProps) {
   const search = usePlace().search;
   const [q, p, a, b] = ["q", "p", "a", "b"].map((name) => search.get(name) ?? "") as [string, string, string, string];
-  const sides = useLoad(q && a && b ? JSON.stringify([graph, q, p, a, b]) : null, (signal) => Promise.all([read(graph, q, p, a, signal), read(graph, q, p, b, signal)]));
+  const sides = useLoad(q && a && b ? JSON.stringify([graph, q, p, a, b]) : null, async (signal) => {
+    const [catalog, ...both] = await Promise.all([get<Catalog>(routePath(graph, "/schema", { view: "catalog" }), signal), read(graph, q, p, a, signal), read(graph, q, p, b, signal)]);
+    return { catalog, both };
+  });
   return (
     <>
+      <RefChoices graph={graph} />
       <Heading aside={<Link to={view(graph, "/query", { q, p: p || null })}>Change the query</Link>}>Compare</Heading>
-      <pre class="plan">{q}</pre>
+      {q === "" ? (
+        <Empty>
+          Write a query first; the page <Link to={view(graph, "/query")}>Query</Link> runs it again at another moment.
+        </Empty>
+      ) : (
+        <pre class="plan">{q}</pre>
+      )}
+      {p && (
+        <p class="muted">
+          with <code>{p}</code>
+        </p>
+      )}
       <div class="pair">
-        {(["a", "b"] as const).map((name) => (
-          <label>
-            {name.toUpperCase()} <input value={search.get(name) ?? ""} placeholder="branch, commit, tag or time" onChange={(event) => setSearch({ [name]: event.currentTarget.value })} />
-          </label>
-        ))}
+        <RefField graph={graph} label="A" value={a} change={(value) => setSearch({ a: value })} />
+        <RefField graph={graph} label="B" value={b} change={(value) => setSearch({ b: value })} />
         <button class="quiet" onClick={() => setSearch({ a: b, b: a })}>
           Swap
         </button>
         {a && b && <Link to={view(graph, "/diff", { a, b })}>The diff between them</Link>}
       </div>
-      {sides.error && <Failure error={sides.error} />}
-      {sides.data && <SideBySide a={sides.data[0]} b={sides.data[1]} />}
+      {q && (!a || !b) && <Empty>Choose the two moments.</Empty>}
+      {q && a && b && (
+        <Show of={sides} what="both results">
+          {({ catalog, both: [one, other] }) => (one && other ? <SideBySide graph={graph} a={one} b={other} defaults={keyColumns(q, catalog)} key={JSON.stringify([q, one.reference, other.reference])} /> : null)}
+        </Show>
+      )}
     </>
   );
 }
 
+/** Run the query at a reference: a branch, or what is at a tag, commit or time. */
 async function read(graph: string, query: string, params: string, reference: string, signal: AbortSignal): Promise<Side> {
-  const body = { query, params: params ? (JSON.parse(params) as Json) : {}, limit: 1000, numbers: "safe" };
   try {
-    return await post<QueryResult>(graphPath(graph, "/query"), { ...body, branch: reference }, { signal });
+    const commit = await resolveRef(graph, reference, signal);
+    const body = { query, params: params ? (JSON.parse(params) as Record<string, Json>) : {}, limit: MOST, numbers: "safe" as const, at: commit.id };
+    const result = await post<QueryResult>(...to(graph, "/query", body), { signal }).catch((error: Error) => error);
+    if (result instanceof Error && signal.aborted) throw result;
+    return { reference, result, commit };
   } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 404) return error as Error;
-  }
-  try {
-    return await post<QueryResult>(graphPath(graph, "/query"), { ...body, at: reference }, { signal });
-  } catch (error) {
-    return error as Error;
+    if (signal.aborted || !(error instanceof ApiError || error instanceof SyntaxError)) throw error;
+    return { reference, result: error, commit: null };
   }
 }
 
-function SideBySide({ a, b }: { readonly a: Side; readonly b: Side }) {
-  const columns = a instanceof Error ? (b instanceof Error ? [] : b.columns) : a.columns;
-  const types = a instanceof Error ? (b instanceof Error ? {} : b.types) : a.types;
-  const [keys, setKeys] = useState<readonly string[]>(() => columns.filter((column) => !/^[IUF](32|64)/.test(types[column] ?? "")));
-  if (a instanceof Error || b instanceof Error) {
-    return (
-      <div class="columns">
-        {[a, b].map((side) => (
-          <section>{side instanceof Error ? <Failure error={side} /> : <p>{plural(side.row_count, "row")}</p>}</section>
-        ))}
-      </div>
-    );
+/** The columns that name an entity: a returned variable, or the key of its type. */
+function keyColumns(query: string, catalog: Catalog): (columns: readonly string[]) => readonly string[] {
+  const types = new Map([...query.matchAll(/\$(\w+)\s*:\s*(\w+)/g)].map((match) => [match[1] ?? "", match[2] ?? ""]));
+  const keys = new Set<string>();
+  for (const [variable, type] of types) {
+    keys.add(variable).add(`${variable}.id`);
+    for (const name of catalog.nodes.find((node) => node.name === type)?.key ?? []) keys.add(`${variable}.${name}`);
   }
-  const matched = match(a.rows, b.rows, columns, keys);
+  const aliases = new Map([...query.matchAll(/\$(\w+(?:\.\w+)?)\s+as\s+(\w+)/g)].map((match) => [match[2] ?? "", match[1] ?? ""]));
+  return (columns) => columns.filter((column) => keys.has(aliases.get(column) ?? column));
+}
+
+interface SideBySideProps {
+  readonly graph: string;
+  readonly a: Side;
+  readonly b: Side;
+  readonly defaults: (columns: readonly string[]) => readonly string[];
+}
+
+function SideBySide({ graph, a, b, defaults }: SideBySideProps) {
+  const good = [a.result, b.result].filter((each) => !(each instanceof Error)) as QueryResult[];
+  const columns = [...new Set(good.flatMap((each) => each.columns))];
+  const types = Object.assign({}, ...good.map((each) => each.types)) as Record<string, string>;
+  const isNumber = (column: string) => /^[IUF](32|64)/.test(types[column] ?? "");
+  const [keys, setKeys] = useState<readonly string[]>(() => {
+    const named = defaults(columns);
+    return named.length > 0 ? named : columns.filter((column) => !isNumber(column));
+  });
+  const heads = (
+    <div class="columns sides">
+      {([["A", a], ["B", b]] as const).map(([name, side]) => (
+        <section aria-label={`Side ${name}`}>
+          <h2>
+            {name} <code>{side.reference}</code> {side.commit && <Id id={side.commit.id} />}
+          </h2>
+          {side.result instanceof Error ? <Failure error={side.result} /> : <p class="muted">{plural(side.result.row_count, "row")}{side.result.next && `; only the first ${count(MOST)} are compared`}</p>}
+        </section>
+      ))}
+    </div>
+  );
+  if (a.result instanceof Error || b.result instanceof Error) return heads;
+  const matched = match(a.result.rows, b.result.rows, columns, keys);
+  const differing = matched.filter((row) => row.a === null || row.b === null || row.changed.length > 0);
+  const same = matched.filter((row) => row.a && row.b && row.changed.length === 0);
   return (
     <>
+      {heads}
       <fieldset class="keys">
         <legend>Rows are matched by</legend>
         {columns.map((column) => (
@@ -74,46 +128,69 @@ function SideBySide({ a, b }: { readonly a: Side; readonly b: Side }) {
           </label>
         ))}
       </fieldset>
-      <p>
-        <span class="went">{plural(matched.filter((row) => row.b === null).length, "row")} only in A</span>, <span class="came">{plural(matched.filter((row) => row.a === null).length, "row")} only in B</span>,{" "}
-        <span class="changed">{matched.filter((row) => row.changed.length > 0).length} changed</span>, {matched.filter((row) => row.a && row.b && row.changed.length === 0).length} the same
+      <p class="counts" aria-live="polite">
+        <span class="went">− {plural(matched.filter((row) => row.b === null).length, "row")} only in A</span> <span class="came">+ {plural(matched.filter((row) => row.a === null).length, "row")} only in B</span>{" "}
+        <span class="changed">~ {count(matched.filter((row) => row.changed.length > 0).length)} changed</span> <span class="muted">{count(same.length)} the same</span>
       </p>
-      <div class="scroll" tabIndex={0}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">
-                <span class="hidden">difference</span>
-              </th>
-              {columns.map((column) => (
-                <th scope="col">{column}</th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {matched
-              .filter((row) => row.a === null || row.b === null || row.changed.length > 0)
-              .map((row) => (
-                <tr class={row.b === null ? "went" : row.a === null ? "came" : "changed"}>
-                  <td>{row.b === null ? "− A" : row.a === null ? "+ B" : "~"}</td>
-                  {columns.map((column) => (
-                    <td>{row.changed.includes(column) ? <ChangedCell a={row.a?.[column] ?? null} b={row.b?.[column] ?? null} /> : <Value value={(row.b ?? row.a)?.[column]} />}</td>
-                  ))}
-                </tr>
-              ))}
-          </tbody>
-        </table>
-      </div>
+      {differing.length === 0 && <Empty>Both moments give the same rows.</Empty>}
+      {differing.length > 0 && <Matches graph={graph} caption="Rows that differ" rows={differing} columns={columns} isNumber={isNumber} />}
+      {same.length > 0 && (
+        <details class="same">
+          <summary>{plural(same.length, "row")} the same</summary>
+          <Matches graph={graph} caption="Rows that are the same" rows={same} columns={columns} isNumber={isNumber} />
+        </details>
+      )}
     </>
   );
 }
 
+interface MatchesProps {
+  readonly graph: string;
+  readonly caption: string;
+  readonly rows: readonly Matched[];
+  readonly columns: readonly string[];
+  readonly isNumber: (column: string) => boolean;
+}
+
+function Matches({ caption, rows, columns, isNumber }: MatchesProps) {
+  return (
+    <div class="scroll" tabIndex={0}>
+      <table class="compare">
+        <caption class="hidden">{caption}</caption>
+        <thead>
+          <tr>
+            <th scope="col">
+              <span class="hidden">difference</span>
+            </th>
+            {columns.map((column) => (
+              <th scope="col" class={isNumber(column) ? "number" : undefined}>
+                {column}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr>
+              <td class={row.b === null ? "went" : row.a === null ? "came" : "changed"}>{row.b === null ? "− A" : row.a === null ? "+ B" : row.changed.length > 0 ? "~" : ""}</td>
+              {columns.map((column) => (
+                <td class={`${isNumber(column) ? "number" : ""} ${row.changed.includes(column) ? "cell-changed" : ""}`}>
+                  {row.changed.includes(column) ? <ChangedCell a={row.a?.[column] ?? null} b={row.b?.[column] ?? null} /> : <Value value={(row.b ?? row.a)?.[column]} />}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
 function ChangedCell({ a, b }: { readonly a: Json; readonly b: Json }) {
-  const difference = typeof a === "number" && typeof b === "number" ? ` (${b - a > 0 ? "+" : ""}${Number((b - a).toPrecision(6))})` : "";
+  const difference = typeof a === "number" && typeof b === "number" ? `${b - a > 0 ? "+" : "−"}${Math.abs(Number((b - a).toPrecision(12)))}` : "";
   return (
     <>
-      <del>{valueText(a)}</del> → <ins>{valueText(b)}</ins>
-      {difference}
+      <del>{valueText(a)}</del> → <ins>{valueText(b)}</ins> {difference && <span class="muted">({difference})</span>}
     </>
   );
 }
@@ -126,12 +203,17 @@ interface Matched {
 
 /** Pair rows whose key columns are equal; equal keys pair in order. */
 function match(a: readonly Row[], b: readonly Row[], columns: readonly string[], keys: readonly string[]): Matched[] {
-  const keyOf = (row: Row) => JSON.stringify(keys.map((key) => row[key]));
+  const keyOf = (row: Row) => JSON.stringify(keys.map((key) => row[key] ?? null));
   const waiting = new Map<string, Row[]>();
-  for (const row of b) waiting.set(keyOf(row), [...(waiting.get(keyOf(row)) ?? []), row]);
+  for (const row of b) {
+    const key = keyOf(row);
+    const queue = waiting.get(key);
+    if (queue) queue.push(row);
+    else waiting.set(key, [row]);
+  }
   const found: Matched[] = a.map((row) => {
     const other = waiting.get(keyOf(row))?.shift() ?? null;
-    return { a: row, b: other, changed: other ? columns.filter((column) => JSON.stringify(row[column]) !== JSON.stringify(other[column])) : [] };
+    return { a: row, b: other, changed: other ? columns.filter((column) => JSON.stringify(row[column] ?? null) !== JSON.stringify(other[column] ?? null)) : [] };
   });
   for (const rows of waiting.values()) found.push(...rows.map((row): Matched => ({ a: null, b: row, changed: [] })));
   return found;

@@ -2,13 +2,14 @@
 
 import { lazy, Suspense } from "preact/compat";
 import { useState } from "preact/hooks";
-import { type Query, get, graphPath, path } from "../api";
+import { type Query, get, graphPath, path, send } from "../api";
 import { download, plural } from "../format";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Change, Counts, Heading, TypeName, totals } from "../parts";
+import { RefChoices, RefField } from "../refs";
 import { setSearch, usePlace } from "../router";
-import type { Branch, Diff, EntityChange, TypeChanges } from "../wire";
+import type { Diff, EntityChange, TypeChanges } from "../wire";
 
 const Drawing = lazy(() => import("../drawing").then((m) => m.DiffDrawing));
 const PAGE = 500;
@@ -28,16 +29,11 @@ export function DiffView({ graph }: ViewProps) {
 }
 
 function RefPair({ graph, a, b }: { readonly graph: string; readonly a: string; readonly b: string }) {
-  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
   return (
     <div class="pair">
-      <datalist id="refs">{branches.data?.items.map((branch) => <option value={branch.name} />)}</datalist>
-      <label>
-        from <input list="refs" value={a} onChange={(event) => setSearch({ a: event.currentTarget.value })} />
-      </label>
-      <label>
-        to <input list="refs" value={b} placeholder="branch, commit, tag or time" onChange={(event) => setSearch({ b: event.currentTarget.value })} />
-      </label>
+      <RefChoices graph={graph} />
+      <RefField graph={graph} label="from" value={a} change={(value) => setSearch({ a: value })} />
+      <RefField graph={graph} label="to" value={b} change={(value) => setSearch({ b: value })} />
       <button class="quiet" onClick={() => setSearch({ a: b, b: a })} disabled={b === ""}>
         Swap
       </button>
@@ -78,7 +74,7 @@ export function Changes({ graph, query }: { readonly graph: string; readonly que
                   </button>
                 ))}
               </div>
-              <span class="muted">{plural(total, "changed entity").replace("entitys", "entities")}</span>
+              <span class="muted">{plural(total, "changed entity")}</span>
               {diff.types_hidden && <span class="muted">Some types are hidden from you.</span>}
             </div>
             <Entities graph={graph} query={{ ...query, type: type ? [type] : null, op: op ? [op] : null }} drawn={drawn} total={type ? countOf(diff.summary, type) : total} summary={diff.summary} />
@@ -96,24 +92,15 @@ function countOf(summary: readonly TypeChanges[], type: string): number {
 
 function TypeTable({ summary, chosen }: { readonly summary: readonly TypeChanges[]; readonly chosen: string | null }) {
   return (
-    <table class="compact">
-      <caption class="hidden">Changes per type</caption>
-      <tbody>
-        {summary.map((each) => (
-          <tr class={chosen === each.type ? "selected" : ""}>
-            <th scope="row">
-              <button class="quiet" aria-pressed={chosen === each.type} onClick={() => setSearch({ type: chosen === each.type ? null : each.type })}>
-                <TypeName name={each.type} />
-              </button>
-            </th>
-            <td class="muted">{each.kind}</td>
-            <td>
-              <Counts {...each} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <ul class="types" aria-label="Changes per type">
+      {summary.map((each) => (
+        <li>
+          <button aria-pressed={chosen === each.type} title={each.kind} onClick={() => setSearch({ type: chosen === each.type ? null : each.type })}>
+            <TypeName name={each.type} /> <Counts {...each} />
+          </button>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -128,9 +115,9 @@ interface EntitiesProps {
 function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
   const [more, setMore] = useState<readonly EntityChange[]>([]);
   const [next, setNext] = useState<string | number | null>(null);
-  const key = JSON.stringify([graph, query]);
+  const key = JSON.stringify([graph, query, drawn]);
   const page = useLoad(key, async (signal) => {
-    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", limit: PAGE }), signal);
+    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", limit: drawn ? DRAWN : PAGE }), signal);
     setMore([]);
     setNext(found.next);
     return found;
@@ -146,24 +133,26 @@ function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
         const entities = [...(diff.entities ?? []), ...more];
         return (
           <>
-            {drawn && (
-              <Suspense fallback={<div class="drawing skeleton" />}>
-                <Drawing graph={graph} entities={entities} summary={total > DRAWN ? summary : null} />
-              </Suspense>
-            )}
-            <div class="changes" data-count={entities.length}>
-              {entities.map((change) => (
-                <Change graph={graph} change={change} before={diff.before} after={diff.after} />
-              ))}
+            <div class={drawn ? "beside" : ""}>
+              {drawn && (
+                <Suspense fallback={<div class="drawing skeleton" />}>
+                  <Drawing graph={graph} entities={entities} summary={total > DRAWN ? summary : null} before={diff.before} after={diff.after} />
+                </Suspense>
+              )}
+              <div class="changes" data-count={entities.length}>
+                {entities.map((change) => (
+                  <Change graph={graph} change={change} before={diff.before} after={diff.after} folded={drawn} />
+                ))}
+              </div>
             </div>
             {next !== null && (
               <p>
-                {plural(entities.length, "entity").replace("entitys", "entities")} of {total}. <button onClick={() => void readMore()}>Show {PAGE} more</button>
+                {plural(entities.length, "entity")} of {total}. <button onClick={() => void readMore()}>Show {PAGE} more</button>
               </p>
             )}
             <p>
-              <button class="quiet" onClick={() => download("diff.json", JSON.stringify(entities, null, 2), "application/json")}>
-                Download what is shown
+              <button class="quiet" onClick={() => void save(graph, query)}>
+                Download all as JSON lines
               </button>
             </p>
           </>
@@ -171,4 +160,10 @@ function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
       }}
     </Show>
   );
+}
+
+/** Fetch the whole diff as lines and save it. */
+async function save(graph: string, query: Query): Promise<void> {
+  const response = await send(path(graphPath(graph, "/diff"), { ...query, view: "entities" }), { headers: { Accept: "application/x-ndjson" } });
+  download("diff.jsonl", await response.blob(), "application/x-ndjson");
 }

@@ -1,27 +1,37 @@
 /** One entity: its properties, its neighbours by edge type, and its history with a way back. */
 
 import { useState } from "preact/hooks";
-import { get, graphPath, path } from "../api";
-import { count } from "../format";
+import { get, graphPath, path, routePath, send } from "../api";
+import { count, download, plural } from "../format";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
-import { momentKey, momentOf, momentQuery } from "../moment";
-import { CommitLine, Heading, TypeName, Value, entityPath } from "../parts";
+import { type Moment, momentKey, momentOf } from "../moment";
+import { CommitLine, Heading, TypeName, Value, entityPath, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
 import { Revert } from "./commits";
-import type { Degree, Entity, HistoryEntry, Neighbours } from "../wire";
+import { EditForm } from "./edit";
+import type { Degree, Diff, Entity, HistoryEntry, Json, Neighbours } from "../wire";
 
-export function EntityView({ graph, rest, actions }: ViewProps) {
+export function EntityView({ graph, rest, actions, actor }: ViewProps) {
   const [kind = "node", type = "", ...ids] = rest;
   const id = ids.join("/");
   const moment = momentOf(usePlace());
-  const query = { entity: kind, type, id, numbers: "safe", ...momentQuery(moment) };
-  const entity = useLoad(`${graph} ${kind} ${type} ${id} ${momentKey(moment)}`, (signal) => get<Entity>(path(graphPath(graph, "/entity"), query), signal));
+  const [isEditing, setEditing] = useState(false);
+  const query = { entity: kind === "edge" ? "edge" : "node", type, id, numbers: "safe", ...moment } as const;
+  const entity = useLoad(`${graph} ${kind} ${type} ${id} ${momentKey(moment)}`, (signal) => get<Entity>(routePath(graph, "/entity", query), signal));
   return (
     <>
-      <Heading aside={kind === "node" && <Link to={view(graph, "/explore", { node: `${type}/${id}` })}>Draw it</Link>}>
+      <Heading
+        aside={
+          <>
+            {kind === "node" && <Link to={view(graph, "/explore", { node: `${type}/${id}` })}>Draw it</Link>}
+            {actions.has("change") && entity.data && <button onClick={() => setEditing(!isEditing)}>Edit</button>}
+          </>
+        }
+      >
         <TypeName name={type} /> <code>{id}</code>
       </Heading>
+      {isEditing && <EditForm graph={graph} kind={kind} type={type} id={id} branch={moment.branch} actor={actor} close={() => (setEditing(false), entity.reload())} />}
       <Show of={entity} what="the entity">
         {(found) => (
           <div class="columns">
@@ -30,10 +40,10 @@ export function EntityView({ graph, rest, actions }: ViewProps) {
               <dl class="properties">
                 {Object.entries(found.properties).map(([name, value]) => (
                   <>
-                    <dt title={found.types[name]}>{name}</dt>
-                    <dd>
-                      <Value value={value} />
-                    </dd>
+                    <dt>
+                      {name} <code class="type-of">{found.types[name]}</code>
+                    </dt>
+                    <dd>{found.types[name]?.startsWith("Blob") ? <BlobLink graph={graph} query={query} name={name} value={value} /> : <Value value={value} />}</dd>
                   </>
                 ))}
               </dl>
@@ -43,14 +53,14 @@ export function EntityView({ graph, rest, actions }: ViewProps) {
                 <h2>Neighbours</h2>
                 {found.degrees.length === 0 && <Empty>No edge begins or ends here.</Empty>}
                 {found.degrees.map((degree) => (
-                  <NeighbourList graph={graph} type={type} id={id} degree={degree} moment={momentQuery(moment)} />
+                  <NeighbourList graph={graph} type={type} id={id} degree={degree} moment={moment} />
                 ))}
               </section>
             )}
           </div>
         )}
       </Show>
-      <EntityHistory graph={graph} kind={kind} type={type} id={id} branch={moment.branch} mayRevert={actions.has("change") && moment.at === null} reload={entity.reload} />
+      <EntityHistory graph={graph} kind={kind} type={type} id={id} branch={moment.branch} mayRevert={actions.has("change") && moment.at === null} reload={entity.reload} at={moment.at} />
     </>
   );
 }
@@ -60,7 +70,7 @@ interface NeighbourProps {
   readonly type: string;
   readonly id: string;
   readonly degree: Degree;
-  readonly moment: Record<string, unknown>;
+  readonly moment: Moment;
 }
 
 const MOST = 100;
@@ -69,7 +79,7 @@ function NeighbourList({ graph, type, id, degree, moment }: NeighbourProps) {
   const [open, setOpen] = useState(degree.count <= 20);
   const key = open ? JSON.stringify([graph, type, id, degree.edge, degree.direction, moment]) : null;
   const found = useLoad(key, (signal) =>
-    get<Neighbours>(path(graphPath(graph, "/entity/neighbors"), { type, id, edge: degree.edge, direction: degree.direction, limit: MOST, branch: String(moment["branch"]), at: (moment["at"] as string | null) ?? null }), signal),
+    get<Neighbours>(routePath(graph, "/entity/neighbors", { type, id, edge: degree.edge, direction: degree.direction, limit: MOST, ...moment }), signal),
   );
   return (
     <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -108,18 +118,25 @@ interface HistoryProps {
   readonly branch: string;
   readonly mayRevert: boolean;
   readonly reload: () => void;
+  readonly at: string | null;
 }
 
 const SIGNS = { inserted: ["+", "came"], updated: ["~", "changed"], deleted: ["−", "went"] } as const;
 
 /** Each commit that touched the entity: who, why, and what changed. */
-function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload }: HistoryProps) {
-  const history = useLoad(`${graph} ${kind} ${type} ${id} ${branch} history`, (signal) =>
-    get<{ entries: HistoryEntry[]; next: string | null }>(path(graphPath(graph, "/entity/history"), { entity: kind, type, id, branch, limit: 50 }), signal),
+function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload, at }: HistoryProps) {
+  const [made, setMade] = useState<string | null>(null);
+  const history = useLoad(`${graph} ${kind} ${type} ${id} ${branch} ${at ?? ""} history`, (signal) =>
+    get<{ entries: HistoryEntry[]; next: string | null }>(routePath(graph, "/entity/history", { entity: kind === "edge" ? "edge" : "node", type, id, branch, at, limit: 50 }), signal),
   );
   return (
     <section>
       <h2>History</h2>
+      {made && (
+        <p class="notice good" role="status">
+          Taken back by the commit <Link to={view(graph, `/commits/${made}`)}><code>{made}</code></Link>. Nothing was erased: the history below has both.
+        </p>
+      )}
       <Show of={history} what="the history">
         {({ entries, next }) => (
           <ol class="rows history">
@@ -145,26 +162,56 @@ function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload }: His
                       ))}
                     </dl>
                   )}
-                  <p>
-                    <Link to={view(graph, entityPath(kind, type, id), { at: entry.commit.id })}>Read it then</Link>{" "}
-                    {mayRevert && entry.commit.parents.length > 0 && (
-                      <Revert
-                        graph={graph}
-                        commit={entry.commit}
-                        onDone={() => {
-                          history.reload();
-                          reload();
-                        }}
-                      />
-                    )}
-                  </p>
+                  <EntryActions
+                    graph={graph}
+                    entry={entry}
+                    then={view(graph, entityPath(kind, type, id), { at: entry.commit.id })}
+                    mayRevert={mayRevert}
+                    done={(commit) => {
+                      setMade(commit);
+                      history.reload();
+                      reload();
+                    }}
+                  />
                 </div>
               </li>
             ))}
-            {next && <li class="muted">There are older changes: omnigraph changes shows all.</li>}
+            {next && <li class="muted">There are older changes; `omnigraph history` lists all.</li>}
           </ol>
         )}
       </Show>
     </section>
   );
+}
+
+interface EntryProps {
+  readonly graph: string;
+  readonly entry: HistoryEntry;
+  readonly then: string;
+  readonly mayRevert: boolean;
+  readonly done: (commit: string) => void;
+}
+
+/** What can be done about one change, and how much else its commit changed. */
+function EntryActions({ graph, entry, then, mayRevert, done }: EntryProps) {
+  const diff = useLoad(entry.commit.parents.length > 0 ? `${graph} ${entry.commit.id}` : null, (signal) => get<Diff>(routePath(graph, "/diff", { commit: entry.commit.id, view: "summary" }), signal));
+  const sums = diff.data ? totals(diff.data.summary) : null;
+  const others = sums ? sums.inserted + sums.updated + sums.deleted - 1 : 0;
+  return (
+    <div class="toolbar">
+      {others > 0 && <Link to={view(graph, `/commits/${entry.commit.id}`)}>and {plural(others, "other")}</Link>}
+      <Link to={then}>Read it then</Link>
+      {mayRevert && entry.commit.parents.length > 0 && <Revert graph={graph} commit={entry.commit} others={others} onDone={done} />}
+    </div>
+  );
+}
+
+/** A blob is only ever downloaded: it is never shown as a page. */
+function BlobLink({ graph, query, name, value }: { readonly graph: string; readonly query: { readonly type: string; readonly id: string }; readonly name: string; readonly value: Json }) {
+  if (value === null) return <span class="null">null</span>;
+  const save = async () => {
+    const response = await send(path(graphPath(graph, "/blob"), { ...query, numbers: null, property: name }), { headers: { Accept: "*/*" } });
+    download(`${query.id}-${name}`, await response.blob(), "application/octet-stream");
+  };
+  return <button onClick={() => void save()}>Download</button>;
 }

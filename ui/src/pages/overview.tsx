@@ -1,13 +1,13 @@
 /** A graph at a glance: rows per type, branches that are ahead of main, the newest commits. */
 
-import { get, graphPath, path, post } from "../api";
+import { branchPath, get, post, routePath, to } from "../api";
 import { count, plural } from "../format";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { momentKey, momentOf, momentQuery } from "../moment";
 import { CommitLine, Counts, Heading, TypeName, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
-import type { Branch, Commit, Diff, MergeAnswer } from "../wire";
+import type { Branch, Commit, Diff, MergeAnswer, StoredQuery } from "../wire";
 
 interface Tables {
   readonly tables: readonly { readonly kind: "node" | "edge"; readonly type: string; readonly row_count: number }[];
@@ -15,11 +15,12 @@ interface Tables {
 
 export function Overview({ graph, actions }: ViewProps) {
   const moment = momentOf(usePlace());
-  const tables = useLoad(`${graph} ${momentKey(moment)} tables`, (signal) => get<Tables>(path(graphPath(graph, "/snapshot"), momentQuery(moment)), signal));
+  const tables = useLoad(`${graph} ${momentKey(moment)} tables`, (signal) => get<Tables>(routePath(graph, "/snapshot", momentQuery(moment)), signal));
   const commits = useLoad(`${graph} ${momentKey(moment)}`, (signal) =>
-    get<{ commits: Commit[] }>(path(graphPath(graph, "/commits"), { branch: moment.branch, limit: 8 }), signal),
+    get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch: moment.branch, limit: 200 }), signal),
   );
-  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
+  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(routePath(graph, "/branches", {}), signal));
+  const stored = useLoad(`${graph} queries`, (signal) => get<{ queries: StoredQuery[] }>(routePath(graph, "/queries", {}), signal).catch(() => ({ queries: [] })));
   return (
     <>
       <Heading>{graph}</Heading>
@@ -30,7 +31,7 @@ export function Overview({ graph, actions }: ViewProps) {
             {({ tables: items }) => (
               <>
                 {(["node", "edge"] as const).map((kind) => (
-                  <table class="compact">
+                  <table class="compact wide">
                     <caption>{kind === "node" ? "Nodes" : "Edges"}</caption>
                     <tbody>
                       {items
@@ -72,13 +73,26 @@ export function Overview({ graph, actions }: ViewProps) {
               )
             }
           </Show>
+          {stored.data && stored.data.queries.length > 0 && (
+            <>
+              <h2>Stored queries</h2>
+              <ul class="rows">
+                {stored.data.queries.slice(0, 12).map((query) => (
+                  <li>
+                    <StoredQueryLink graph={graph} query={query} />
+                  </li>
+                ))}
+              </ul>
+              {stored.data.queries.length > 12 && <Link to={view(graph, "/query")}>All {count(stored.data.queries.length)}</Link>}
+            </>
+          )}
         </section>
-        <section>
+        <section class="wider">
           <h2>Newest commits</h2>
           <Show of={commits} what="the commits">
             {({ commits: items }) => (
               <ul class="rows">
-                {items.map((commit) => (
+                {items.slice(Math.max(items.findIndex((commit) => commit.id === moment.at), 0)).slice(0, 8).map((commit) => (
                   <li>
                     <CommitLine graph={graph} commit={commit} />
                   </li>
@@ -87,7 +101,7 @@ export function Overview({ graph, actions }: ViewProps) {
             )}
           </Show>
           <p>
-            <Link to={view(graph, "/commits")}>All commits</Link>
+            <Link to={view(graph, "/commits")}>All commits</Link> · <Link to={view(graph, "/changes")}>Follow live</Link>
           </p>
         </section>
       </div>
@@ -100,19 +114,28 @@ function sample(edge: string): string {
 }
 
 function AheadOfMain({ graph, branch, mayMerge }: { readonly graph: string; readonly branch: string; readonly mayMerge: boolean }) {
-  const ahead = useLoad(`${graph} ${branch} ahead`, (signal) => post<MergeAnswer>(graphPath(graph, "/merges"), { source: branch, target: "main", dry_run: true }, { signal }));
+  const ahead = useLoad(`${graph} ${branch} ahead`, (signal) => post<MergeAnswer>(...to(graph, "/merges", { source: branch, target: "main", dry_run: true }), { signal }));
   const isMerged = ahead.data?.outcome?.startsWith("already") ?? false;
   const diff = useLoad(ahead.data && !isMerged ? `${graph} ${branch} ${ahead.data.base ?? ""}` : null, async (signal) => {
-    const found = await get<Diff>(path(graphPath(graph, "/diff"), { a: ahead.data?.base ?? "main", b: branch, view: "summary" }), signal);
+    const found = await get<Diff>(routePath(graph, "/diff", { a: ahead.data?.base ?? "main", b: branch, view: "summary" }), signal);
     return found.summary;
   });
   const conflicts = ahead.data?.conflicts.length ?? 0;
   return (
     <>
-      <Link to={view(graph, `/review/${branch.split("/").map(encodeURIComponent).join("/")}`, { branch: null, at: null })}>{branch}</Link>{" "}
+      <Link to={view(graph, `/review/${branchPath(branch)}`, { branch: null, at: null })}>{branch}</Link>{" "}
       {isMerged && <span class="muted">main has all of it</span>}
       {diff.data && <Counts {...totals(diff.data)} />}{" "}
       {conflicts > 0 ? <span class="went">{plural(conflicts, "conflict")}</span> : diff.data && mayMerge && <span class="muted">can be merged</span>}
+    </>
+  );
+}
+
+function StoredQueryLink({ graph, query }: { readonly graph: string; readonly query: StoredQuery }) {
+  return (
+    <>
+      <Link to={view(graph, "/query", { stored: query.name })}>{query.name}</Link>{" "}
+      <span class="muted">{query.description}</span>
     </>
   );
 }

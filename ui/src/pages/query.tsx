@@ -1,21 +1,37 @@
-/** Ask: an editor, parameters as JSON, and the answer as a table with its plan. */
+/** Ask: an editor, parameters as a form, and the answers as frames, newest first. */
 
 import { lazy, Suspense } from "preact/compat";
-import { useEffect, useState } from "preact/hooks";
-import { get, graphPath, path, post, send } from "../api";
-import { count, download } from "../format";
-import { Copy, Failure, useLoad } from "../loading";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get, graphPath, post, routePath, send, to } from "../api";
+import { count, download, plural } from "../format";
+import { Copy, Empty, Failure, useLoad } from "../loading";
 import type { ViewProps } from "../main";
-import { momentKey, momentOf, momentQuery } from "../moment";
+import { type Moment, momentKey, momentOf } from "../moment";
 import { Heading, Id, Table } from "../parts";
-import { Link, setSearch, usePlace, view } from "../router";
+import { RefChoices, RefField } from "../refs";
+import { Link, navigate, setSearch, usePlace, view } from "../router";
+import { type Parameter, parametersOf, toCommand, toCurl, toPython } from "../signature";
+import { parseValue } from "./edit";
 import type { Catalog, Json, Problem, QueryResult, StoredQuery } from "../wire";
 
 const Editor = lazy(() => import("../editor").then((m) => m.Editor));
 const PAGE = 1000;
+const LONGEST = 4000;
+const LARGEST_JSON = 256 * 1024;
+const LARGEST_DOWNLOAD = 64 * 1024 * 1024;
+const DRAFT = "omnigraph-draft";
 const FIRST = "query first() {\n  match { $x: TYPE }\n  return { $x.* }\n  limit 20\n}";
 
+type Kind = "query" | "explain" | "profile";
+
 interface Frame {
+  readonly number: number;
+  readonly kind: Kind;
+  readonly text: string;
+  readonly params: Record<string, Json>;
+  readonly moment: Moment;
+  readonly offset: number;
+  readonly pinned: boolean;
   readonly result: QueryResult | null;
   readonly plan: string | null;
   readonly error: Error | null;
@@ -24,128 +40,292 @@ interface Frame {
 export function QueryView({ graph }: ViewProps) {
   const place = usePlace();
   const moment = momentOf(place);
-  const catalog = useLoad(`${graph} ${momentKey(moment)} catalog`, (signal) => get<Catalog>(path(graphPath(graph, "/schema"), { view: "catalog", ...momentQuery(moment) }), signal));
-  const stored = useLoad(`${graph} queries`, (signal) => get<{ queries: StoredQuery[] }>(graphPath(graph, "/queries"), signal).catch(() => ({ queries: [] })));
-  const [given, setGiven] = useState({ text: place.search.get("q") ?? "" });
+  const catalog = useLoad(`${graph} ${momentKey(moment)} catalog`, (signal) => get<Catalog>(routePath(graph, "/schema", { view: "catalog", ...moment }), signal));
+  const stored = useLoad(`${graph} queries`, (signal) => get<{ queries: StoredQuery[] }>(routePath(graph, "/queries", {}), signal).catch(() => ({ queries: [] })));
+  const [given, setGiven] = useState({ text: place.search.get("q") ?? sessionStorage.getItem(`${DRAFT} ${graph}`) ?? "" });
   const [text, setText] = useState(given.text);
+  const [values, setValues] = useState<Record<string, string>>(() => readParams(place.search.get("p")));
+  const [frames, setFrames] = useState<readonly Frame[]>([]);
+  const [running, setRunning] = useState<AbortController | null>(null);
+  const numbers = useRef(0);
+  const parameters = parametersOf(text);
+  const [params, problem] = collect(parameters, values);
   const open = (source: string) => {
     setGiven({ text: source });
     setText(source);
   };
-  const [params, setParams] = useState(place.search.get("p") ?? "");
-  const [frame, setFrame] = useState<Frame | null>(null);
-  const [running, setRunning] = useState<AbortController | null>(null);
   const firstType = catalog.data?.nodes[0]?.name;
   useEffect(() => {
     if (text === "" && firstType) open(FIRST.replace("TYPE", firstType));
   }, [firstType]);
-  const request = () => ({ query: text, params: params.trim() ? (JSON.parse(params) as Json) : {}, branch: moment.branch, at: moment.at });
-  const run = async (kind: "query" | "explain" | "profile", offset = 0) => {
+  const put = (frame: Frame, replaces: number | null) =>
+    setFrames((old) => (replaces === null ? [frame, ...old.filter((each) => each.pinned)] : old.map((each) => (each.number === replaces ? frame : each))));
+  const run = async (kind: Kind, asked: { readonly text: string; readonly params: Record<string, Json>; readonly moment: Moment }, offset = 0, replaces: number | null = null) => {
     running?.abort();
     const controller = new AbortController();
     setRunning(controller);
-    setSearch({ q: text.length < 6000 ? text : null, p: params || null });
+    numbers.current += 1;
+    const frame = { number: replaces ?? numbers.current, kind, ...asked, offset, pinned: replaces !== null && (frames.find((each) => each.number === replaces)?.pinned ?? false), result: null, plan: null, error: null };
+    const body = { query: asked.text, params: asked.params, branch: asked.moment.branch, at: asked.moment.at };
     try {
-      const body = kind === "query" ? { ...request(), limit: PAGE, offset, numbers: "safe" } : request();
-      const answer = await post<QueryResult & { plan?: string }>(graphPath(graph, `/${kind}`), body, { signal: controller.signal });
-      setFrame(kind === "query" ? { result: answer, plan: null, error: null } : { result: null, plan: answer.plan ?? "", error: null });
+      if (kind === "query") put({ ...frame, result: await post<QueryResult>(...to(graph, "/query", { ...body, limit: PAGE, offset, numbers: "safe" }), { signal: controller.signal }) }, replaces);
+      else put({ ...frame, plan: (await post<{ plan?: string }>(...to(graph, kind === "explain" ? "/explain" : "/profile", body), { signal: controller.signal })).plan ?? "" }, replaces);
     } catch (error) {
-      if (!controller.signal.aborted) setFrame({ result: null, plan: null, error: error as Error });
+      if (!controller.signal.aborted) put({ ...frame, error: error as Error }, replaces);
     } finally {
       setRunning(null);
     }
   };
+  const ask = (kind: Kind) => {
+    if (problem) return;
+    const isShort = text.length <= LONGEST;
+    if (!isShort) sessionStorage.setItem(`${DRAFT} ${graph}`, text);
+    setSearch({ q: isShort ? text : null, p: Object.keys(params).length > 0 ? JSON.stringify(params) : null, frame: kind === "query" ? null : kind });
+    void run(kind, { text, params, moment });
+  };
+  const named = place.search.get("stored");
   useEffect(() => {
-    if (place.search.get("q")) void run("query");
-  }, []);
+    if (named) void get<{ source: string }>(graphPath(graph, `/queries/${encodeURIComponent(named)}`)).then(({ source }) => open(source), () => undefined);
+  }, [named]);
+  useEffect(() => {
+    const kind = place.search.get("frame");
+    if (place.search.get("q")) void run(kind === "explain" || kind === "profile" ? kind : "query", { text, params, moment });
+  }, [momentKey(moment)]);
   const lint = async (): Promise<readonly Problem[]> => {
-    const answer = await post<{ results: { problems?: Problem[] }[] }>(graphPath(graph, "/lint"), { query: text, branch: moment.branch, at: moment.at });
+    const answer = await post<{ results: { problems?: Problem[] }[] }>(...to(graph, "/lint", { query: text, branch: moment.branch, at: moment.at }));
     return answer.results.flatMap((each) => each.problems ?? []);
   };
-  const csv = async () => {
-    const response = await send(graphPath(graph, "/query"), { body: request(), method: "POST", headers: { Accept: "text/csv" } });
-    download("result.csv", await response.text(), "text/csv");
-  };
+  const asked = { graph, query: text, params, moment };
   return (
     <>
+      <RefChoices graph={graph} />
       <Heading>Query</Heading>
       <div class="ask">
         <div>
-          <Suspense fallback={<textarea class="editor" value={text} readOnly />}>
-            <Editor given={given} change={setText} run={() => void run("query")} lint={lint} catalog={catalog.data} />
+          <Suspense fallback={<textarea class="editor" aria-label="Query" value={text} readOnly />}>
+            <Editor given={given} change={setText} run={() => ask("query")} lint={lint} catalog={catalog.data} />
           </Suspense>
-          <label class="params">
-            Parameters as JSON
-            <textarea rows={2} value={params} placeholder='{"compound": "cmp-001"}' onInput={(event) => setParams(event.currentTarget.value)} />
-          </label>
+          {parameters.length > 0 && <ParameterForm parameters={parameters} values={values} change={setValues} />}
+          {problem && <p class="went">{problem}</p>}
           <div class="toolbar">
-            <button class="primary" onClick={() => void run("query")} disabled={running !== null}>
+            <button class="primary" onClick={() => ask("query")} disabled={problem !== ""} title="Ctrl+Enter">
               Run
             </button>
-            <button onClick={() => void run("explain")}>Explain</button>
-            <button onClick={() => void run("profile")}>Profile</button>
+            <button onClick={() => ask("explain")}>Explain</button>
+            <button onClick={() => ask("profile")}>Profile</button>
             {running && <button onClick={() => running.abort()}>Cancel</button>}
-            <Copy text={location.href} label="Copy link" />
-            <Copy text={commandOf(graph, text, params, moment)} label="Copy as command" />
-            <Link to={view(graph, "/compare", { q: text, p: params || null, a: moment.at ?? moment.branch, b: "" })}>Run at two moments</Link>
+            <span class="grow" />
+            <RunAgain graph={graph} text={text} params={params} moment={moment} />
+            <details class="menu">
+              <summary>Copy as…</summary>
+              <div>
+                {text.length <= LONGEST ? <Copy text={linkOf(graph, text, params, moment)} label="link" /> : <button class="quiet" onClick={() => download("query.gq", text, "text/plain")}>The text is too long for a link: download it</button>}
+                <Copy text={toCommand(asked)} label="command" />
+                <Copy text={toPython(asked)} label="Python" />
+                <Copy text={toCurl(asked)} label="curl" />
+              </div>
+            </details>
+          </div>
+          <div aria-live="polite" aria-busy={running !== null}>
+            {frames.map((frame) => (
+              <FrameView
+                key={frame.number}
+                graph={graph}
+                frame={frame}
+                catalog={catalog.data}
+                page={(offset) => void run("query", frame, offset, frame.number)}
+                again={() => void run(frame.kind, frame, frame.offset, frame.number)}
+                pin={() => setFrames((old) => old.map((each) => (each.number === frame.number ? { ...each, pinned: !each.pinned } : each)))}
+                close={() => setFrames((old) => old.filter((each) => each.number !== frame.number))}
+              />
+            ))}
           </div>
         </div>
-        {stored.data && stored.data.queries.length > 0 && (
-          <aside>
-            <h2>Stored queries</h2>
-            <ul class="rows">
-              {stored.data.queries.map((query) => (
-                <li>
-                  <StoredLink graph={graph} query={query} open={open} />
-                </li>
-              ))}
-            </ul>
-          </aside>
-        )}
-      </div>
-      <div aria-live="polite">
-        {frame?.error && <Failure error={frame.error} />}
-        {frame?.plan && <pre class="plan">{frame.plan}</pre>}
-        {frame?.result && (
-          <section class="frame">
-            <p class="toolbar">
-              <strong>{count(frame.result.row_count)} rows</strong>
-              <span class="muted">
-                {frame.result.elapsed_ms?.toFixed(1)} ms on {frame.result.branch} {frame.result.commit && <Id id={frame.result.commit} />}
-              </span>
-              {frame.result.next && <button onClick={() => void run("query", frame.result?.next?.offset)}>Next {count(PAGE)}</button>}
-              <button class="quiet" onClick={() => download("result.json", JSON.stringify(frame.result?.rows, null, 2), "application/json")}>
-                JSON
-              </button>
-              <button class="quiet" onClick={() => void csv()}>
-                CSV
-              </button>
-            </p>
-            <Table columns={frame.result.columns} rows={frame.result.rows} types={frame.result.types} caption={`Rows of ${frame.result.query_name}`} />
-          </section>
-        )}
+        {stored.data && stored.data.queries.length > 0 && <StoredQueries graph={graph} queries={stored.data.queries} open={open} />}
       </div>
     </>
   );
 }
 
-function StoredLink({ graph, query, open }: { readonly graph: string; readonly query: StoredQuery; readonly open: (text: string) => void }) {
-  const show = async () => {
-    const found = await get<{ source: string }>(graphPath(graph, `/queries/${query.name}`));
-    open(found.source);
+function readParams(text: string | null): Record<string, string> {
+  try {
+    const found = JSON.parse(text || "{}") as Record<string, Json>;
+    return Object.fromEntries(Object.entries(found).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
+  } catch {
+    return {};
+  }
+}
+
+/** The values of a form, and what is wrong with them. */
+function collect(parameters: readonly Parameter[], values: Record<string, string>): [Record<string, Json>, string] {
+  const params: Record<string, Json> = {};
+  for (const { name, type } of parameters) {
+    const text = values[name] ?? "";
+    if (text === "" && type.endsWith("?")) continue;
+    try {
+      params[name] = parseValue(text, type.startsWith("Vector") ? "[F32]" : type);
+    } catch {
+      if (text !== "") return [params, `$${name}: "${text}" is not a value of the type ${type}`];
+    }
+  }
+  return [params, ""];
+}
+
+function ParameterForm({ parameters, values, change }: { readonly parameters: readonly Parameter[]; readonly values: Record<string, string>; readonly change: (values: Record<string, string>) => void }) {
+  return (
+    <div class="fields params">
+      {parameters.map(({ name, type }) => (
+        <>
+          <label for={`param-${name}`}>
+            ${name} <code class="muted">{type}</code>
+          </label>
+          <input id={`param-${name}`} class="wide" placeholder={/^Date\??$/.test(type) ? "2026-01-31" : ""} value={values[name] ?? ""} onInput={(event) => change({ ...values, [name]: event.currentTarget.value })} />
+        </>
+      ))}
+    </div>
+  );
+}
+
+/** Run the same query at another moment, beside this one. */
+function RunAgain({ graph, text, params, moment }: { readonly graph: string; readonly text: string; readonly params: Record<string, Json>; readonly moment: Moment }) {
+  const go = (reference: string) => {
+    if (reference) navigate(view(graph, "/compare", { q: text, p: Object.keys(params).length > 0 ? JSON.stringify(params) : null, a: reference, b: moment.at ?? moment.branch }));
+  };
+  return <RefField graph={graph} label="Run again at" value="" change={go} />;
+}
+
+function linkOf(graph: string, text: string, params: Record<string, Json>, moment: Moment): string {
+  return location.origin + view(graph, "/query", { q: text, p: Object.keys(params).length > 0 ? JSON.stringify(params) : null, branch: moment.branch === "main" ? null : moment.branch, at: moment.at });
+}
+
+interface FrameProps {
+  readonly graph: string;
+  readonly frame: Frame;
+  readonly catalog: Catalog | null;
+  readonly page: (offset: number) => void;
+  readonly again: () => void;
+  readonly pin: () => void;
+  readonly close: () => void;
+}
+
+function FrameView({ graph, frame, catalog, page, again, pin, close }: FrameProps) {
+  const { result } = frame;
+  const drawn = result && catalog ? findNode(frame, catalog) : null;
+  return (
+    <section class="frame" aria-label={`Frame ${frame.number}`}>
+      <div class="toolbar">
+        {result && (
+          <>
+            <strong>{plural(result.row_count, "row")}</strong>
+            {(frame.offset > 0 || result.next) && (
+              <span class="muted">
+                from {count(frame.offset + 1)} {frame.offset > 0 && <button onClick={() => page(Math.max(frame.offset - PAGE, 0))}>Back</button>} {result.next && <button onClick={() => page(result.next?.offset ?? 0)}>Next {count(PAGE)}</button>}
+              </span>
+            )}
+            <span class="muted">
+              {result.elapsed_ms?.toFixed(1)} ms on {result.branch} {result.commit && <Id id={result.commit} />}
+            </span>
+          </>
+        )}
+        {frame.kind !== "query" && <strong>{frame.kind}</strong>}
+        <span class="grow" />
+        {drawn && <Link to={view(graph, "/explore", { node: drawn })}>Draw the first</Link>}
+        {result && <Downloads graph={graph} frame={frame} result={result} />}
+        <button class="quiet" aria-pressed={frame.pinned} onClick={pin}>
+          Pin
+        </button>
+        <button class="quiet" aria-label={`Close frame ${frame.number}`} onClick={close}>
+          Close
+        </button>
+      </div>
+      {frame.pinned && <pre class="plan">{frame.text}</pre>}
+      {frame.error && <Failure error={frame.error} retry={again} />}
+      {frame.plan !== null && <pre class="plan">{frame.plan}</pre>}
+      {result && result.rows.length === 0 && <Empty>The query finds nothing.</Empty>}
+      {result && result.rows.length > 0 && <Table columns={result.columns} rows={result.rows} types={result.types} caption={`Rows of ${result.query_name}`} />}
+    </section>
+  );
+}
+
+/** The first entity that a result names: a returned variable, or the key of its type. */
+function findNode({ text, result }: Frame, catalog: Catalog): string | null {
+  for (const match of text.matchAll(/\$(\w+)\s*:\s*(\w+)/g)) {
+    const type = catalog.nodes.find((node) => node.name === match[2]);
+    const names = [match[1] ?? "", `${match[1] ?? ""}.id`, ...(type?.key?.length === 1 ? [`${match[1] ?? ""}.${type.key[0] ?? ""}`] : [])];
+    const column = names.find((name) => result?.columns.includes(name));
+    const value = column && result?.rows[0]?.[column];
+    if (type && typeof value === "string") return `${type.name}/${value}`;
+  }
+  return null;
+}
+
+function Downloads({ graph, frame, result }: { readonly graph: string; readonly frame: Frame; readonly result: QueryResult }) {
+  const [error, setError] = useState<Error | null>(null);
+  const [isTooLarge, setTooLarge] = useState(false);
+  const fetchAll = async (accept: string, name: string) => {
+    setError(null);
+    try {
+      const body = { query: frame.text, params: frame.params, branch: frame.moment.branch, at: frame.moment.at ?? result.commit };
+      const response = await send(graphPath(graph, "/query"), { body, method: "POST", headers: { Accept: accept } });
+      const parts: Uint8Array<ArrayBuffer>[] = [];
+      let size = 0;
+      const reader = response.body?.getReader();
+      for (let piece = await reader?.read(); piece && !piece.done; piece = await reader?.read()) {
+        parts.push(piece.value as Uint8Array<ArrayBuffer>);
+        size += piece.value.length;
+        if (size > LARGEST_DOWNLOAD) {
+          await reader?.cancel();
+          return setTooLarge(true);
+        }
+      }
+      download(name, new Blob(parts), accept);
+    } catch (failed) {
+      setError(failed as Error);
+    }
+  };
+  const json = () => {
+    const text = JSON.stringify(result.rows, null, 2);
+    if (result.next || text.length > LARGEST_JSON) void fetchAll("application/x-ndjson", "result.jsonl");
+    else download("result.json", text, "application/json");
   };
   return (
     <>
-      <button class="quiet" onClick={() => void show()}>
-        {query.name}
-      </button>{" "}
-      <span class="muted">{query.description}</span>
+      <button class="quiet" onClick={json}>
+        JSON
+      </button>
+      <button class="quiet" onClick={() => void fetchAll("text/csv", "result.csv")}>
+        CSV
+      </button>
+      <button class="quiet" onClick={() => void fetchAll("application/vnd.apache.arrow.stream", "result.arrows")}>
+        Arrow
+      </button>
+      {error && <Failure error={error} />}
+      {isTooLarge && (
+        <p class="notice">
+          More than 64 MiB: use the command instead. <Copy text={`${toCommand({ graph, query: frame.text, params: frame.params, moment: frame.moment })} --format csv`} label="Copy the command" />
+        </p>
+      )}
     </>
   );
 }
 
-function commandOf(graph: string, text: string, params: string, moment: { branch: string; at: string | null }): string {
-  const quoted = `'${text.replaceAll("'", "'\\''")}'`;
-  const options = [moment.branch !== "main" && `--branch ${moment.branch}`, moment.at && `--at ${moment.at}`, params && `--params '${params}'`].filter(Boolean).join(" ");
-  return `omnigraph -g ${location.origin}/graphs/${graph} query -e ${quoted} ${options}`.trim();
+function StoredQueries({ graph, queries, open }: { readonly graph: string; readonly queries: readonly StoredQuery[]; readonly open: (text: string) => void }) {
+  const show = async (name: string) => open((await get<{ source: string }>(graphPath(graph, `/queries/${encodeURIComponent(name)}`))).source);
+  return (
+    <aside class="stored">
+      <h2>Stored queries</h2>
+      <ul class="rows">
+        {queries.map((query) => (
+          <li>
+            <button class="quiet" onClick={() => void show(query.name)}>
+              {query.name}
+            </button>{" "}
+            {query.mutation && <span class="name">writes</span>}
+            {query.problems && query.problems.length > 0 && <span class="went">broken</span>}
+            {query.description && <div class="muted">{query.description}</div>}
+          </li>
+        ))}
+      </ul>
+    </aside>
+  );
 }

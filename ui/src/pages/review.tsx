@@ -1,23 +1,25 @@
 /** Review a branch: what it changes, whether it can be merged, conflicts to decide, and the merge. */
 
 import { useState } from "preact/hooks";
-import { get, graphPath, post, remove } from "../api";
-import { plural } from "../format";
+import { branchPath, get, graphPath, post, remove, routePath, to } from "../api";
+import { plural, valueText } from "../format";
 import { Copy, Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
-import { Heading, TypeName, Value, entityPath } from "../parts";
+import { Heading, Table, TypeName, Value, entityPath } from "../parts";
 import { Link, navigate, usePlace, view } from "../router";
 import { WriteButton, newKey } from "../writing";
 import { Changes } from "./diff";
-import type { Conflict, MergeAnswer, QueryResult, StoredQuery } from "../wire";
+import type { Conflict, Json, MergeAnswer, QueryResult, StoredQuery } from "../wire";
 
-type Choice = "base" | "ours" | "theirs";
+type Side = "base" | "ours" | "theirs";
+/** A side, or the values that were typed in. */
+type Choice = Side | { readonly [property: string]: string };
 
 export function Review({ graph, rest, actions }: ViewProps) {
   const branch = rest.join("/");
   const into = usePlace().search.get("into") || "main";
   const preview = useLoad(`${graph} ${branch} ${into}`, (signal) =>
-    post<MergeAnswer>(graphPath(graph, "/merges"), { source: branch, target: into, dry_run: true }, { signal }),
+    post<MergeAnswer>(...to(graph, "/merges", { source: branch, target: into, dry_run: true }), { signal }),
   );
   return (
     <>
@@ -77,14 +79,14 @@ function MergePanel({ graph, branch, into, answer, mayMerge, mayDelete, reload }
   }
   const run = () =>
     post<MergeAnswer>(
-      graphPath(graph, "/merges"),
-      {
+      ...to(graph, "/merges", {
         source: branch,
         target: into,
         message,
+        if_commit: answer.target_commit,
         delete_branch: deletes && mayDelete,
         ...(conflicts.length > 0 ? { resolve: toResolution(conflicts, choices) } : {}),
-      },
+      }),
       { headers: { "Idempotency-Key": key } },
     );
   return (
@@ -104,7 +106,7 @@ function MergePanel({ graph, branch, into, answer, mayMerge, mayDelete, reload }
               <input type="checkbox" checked={deletes} onChange={(event) => setDeletes(event.currentTarget.checked)} /> delete the branch afterwards
             </label>
           )}
-          <WriteButton label={`Merge into ${into}`} disabled={open.length > 0} run={run} done={setMerged} />
+          <WriteButton label={`Merge into ${into}`} disabled={open.length > 0} run={run} done={setMerged} asks={{ graph, branch: into, key }} />
           {open.length > 0 && <span class="muted">{plural(open.length, "conflict")} to decide</span>}
           <button class="quiet" onClick={reload}>
             Look again
@@ -121,10 +123,14 @@ function DeleteBranch({ graph, branch }: { readonly graph: string; readonly bran
   return (
     <WriteButton
       label={`Delete ${branch}`}
-      run={() => remove(graphPath(graph, `/branches/${branch.split("/").map(encodeURIComponent).join("/")}`))}
+      run={() => remove(graphPath(graph, `/branches/${branchPath(branch)}`))}
       done={() => navigate(view(graph, "/branches", { branch: null, at: null }))}
     />
   );
+}
+
+function typeOf(conflict: Conflict): string {
+  return conflict.type ?? conflict.table_key.split(":")[1] ?? "";
 }
 
 function nameOf(conflict: Conflict): string {
@@ -142,10 +148,23 @@ function toResolution(conflicts: readonly Conflict[], choices: ReadonlyMap<strin
         type: conflict.type ?? conflict.table_key.split(":")[1],
         id: conflict.row_id,
         ...(conflict.properties?.length ? { properties: conflict.properties } : {}),
-        choose: choice === "base" ? Object.fromEntries(names.map((name) => [name, conflict.base?.[name] ?? null])) : choice,
+        choose: choice === "base" ? Object.fromEntries(names.map((name) => [name, conflict.base?.[name] ?? null])) : typeof choice === "object" ? typedValues(conflict, choice) : choice,
       };
     }),
   };
+}
+
+/** Values that were typed in, of the kind that the sides have: numbers stay numbers. */
+function typedValues(conflict: Conflict, typed: Readonly<Record<string, string>>): Record<string, Json> {
+  return Object.fromEntries(
+    Object.entries(typed).map(([name, text]) => {
+      const like = conflict.ours?.[name] ?? conflict.theirs?.[name] ?? conflict.base?.[name];
+      if (text === "null") return [name, null];
+      if (typeof like === "number" && text.trim() !== "" && Number.isFinite(Number(text))) return [name, Number(text)];
+      if (typeof like === "boolean") return [name, text === "true"];
+      return [name, typeof like === "object" ? (JSON.parse(text) as Json) : text];
+    }),
+  );
 }
 
 interface ConflictsProps {
@@ -158,25 +177,32 @@ interface ConflictsProps {
 }
 
 function Conflicts({ graph, conflicts, choices, choose, branch, into }: ConflictsProps) {
-  const sides: readonly (readonly [Choice, string])[] = [
+  const sides: readonly (readonly [Side, string])[] = [
     ["ours", into],
     ["theirs", branch],
     ["base", "before both"],
   ];
+  const types = [...new Set(conflicts.map(typeOf))];
   return (
     <>
       <h2>{plural(conflicts.length, "conflict")} to decide</h2>
-      <p class="toolbar">
-        All:{" "}
-        {sides.map(([choice, title]) => (
-          <button onClick={() => choose(conflicts.map(nameOf), choice)}>
-            {choice} ({title})
-          </button>
+      <div class="toolbar">
+        {conflicts.length > 1 && types.map((type) => (
+          <span class="decide">
+            All {conflicts.filter((conflict) => typeOf(conflict) === type).length} of <TypeName name={type} />{" "}
+            {sides.map(([choice, title]) => (
+              <button onClick={() => choose(conflicts.filter((conflict) => typeOf(conflict) === type).map(nameOf), choice)}>
+                {choice} ({title})
+              </button>
+            ))}
+          </span>
         ))}
-      </p>
+      </div>
       {conflicts.map((conflict) => {
         const [kind = "node", type = ""] = conflict.table_key.split(":");
         const names = conflict.properties?.length ? conflict.properties : namesOf(conflict);
+        const choice = choices.get(nameOf(conflict));
+        const typed = typeof choice === "object" ? choice : null;
         return (
           <fieldset class="conflict">
             <legend>
@@ -186,7 +212,7 @@ function Conflicts({ graph, conflicts, choices, choose, branch, into }: Conflict
               </Link>{" "}
               <span class="muted">{conflict.message}</span>
             </legend>
-            <table class="compact">
+            <div class="scroll" tabIndex={0}><table>
               <thead>
                 <tr>
                   <th scope="col">property</th>
@@ -197,6 +223,11 @@ function Conflicts({ graph, conflicts, choices, choose, branch, into }: Conflict
                       </label>
                     </th>
                   ))}
+                  <th scope="col">
+                    <label>
+                      <input type="radio" name={nameOf(conflict)} checked={typed !== null} onChange={() => choose([nameOf(conflict)], Object.fromEntries(names.map((name) => [name, valueText(conflict.ours?.[name])])))} /> a value
+                    </label>
+                  </th>
                 </tr>
               </thead>
               <tbody>
@@ -206,10 +237,13 @@ function Conflicts({ graph, conflicts, choices, choose, branch, into }: Conflict
                     {sides.map(([choice]) => (
                       <td>{conflict[choice] ? <Value value={conflict[choice]?.[name]} /> : <span class="muted">not there</span>}</td>
                     ))}
+                    <td>
+                      {typed && <input aria-label={`Value of ${name}`} value={typed[name] ?? ""} onInput={(event) => choose([nameOf(conflict)], { ...typed, [name]: event.currentTarget.value })} />}
+                    </td>
                   </tr>
                 ))}
               </tbody>
-            </table>
+            </table></div>
           </fieldset>
         );
       })}
@@ -225,11 +259,11 @@ function namesOf(conflict: Conflict): string[] {
 /** Stored queries whose names begin with check_: no rows is good. */
 function Checks({ graph, branch }: { readonly graph: string; readonly branch: string }) {
   const checks = useLoad(`${graph} ${branch} checks`, async (signal) => {
-    const { queries } = await get<{ queries: StoredQuery[] }>(graphPath(graph, "/queries"), signal).catch(() => ({ queries: [] }));
+    const { queries } = await get<{ queries: StoredQuery[] }>(routePath(graph, "/queries", {}), signal).catch(() => ({ queries: [] }));
     const wanted = queries.filter((query) => query.name.startsWith("check_") && !query.mutation);
     return Promise.all(
       wanted.map(async (query) => {
-        const answer = await post<QueryResult>(graphPath(graph, `/queries/${query.name}`), { branch, limit: 1 }, { signal }).catch((error: Error) => error);
+        const answer = await post<QueryResult>(graphPath(graph, `/queries/${query.name}`), { branch, limit: 100 }, { signal }).catch((error: Error) => error);
         return { query, answer };
       }),
     );
@@ -242,10 +276,20 @@ function Checks({ graph, branch }: { readonly graph: string; readonly branch: st
         {checks.data.map(({ query, answer }) => (
           <li>
             <code>{query.name}</code>{" "}
-            {answer instanceof Error ? <span class="went">{answer.message}</span> : answer.row_count === 0 ? <span class="came">✓ finds nothing</span> : <span class="went">✗ finds rows</span>} {query.description && <span class="muted">{query.description}</span>}
+            {answer instanceof Error ? <span class="went">{answer.message}</span> : answer.row_count === 0 ? <span class="came">✓ finds nothing</span> : <FoundRows answer={answer} />} {query.description && <span class="muted">{query.description}</span>}
           </li>
         ))}
       </ul>
     </>
+  );
+}
+
+/** The rows that a check found, folded. */
+function FoundRows({ answer }: { readonly answer: QueryResult }) {
+  return (
+    <details class="inline">
+      <summary class="went">✗ finds {answer.next ? "more than 100 rows" : plural(answer.row_count, "row")}</summary>
+      <Table columns={answer.columns} rows={answer.rows} types={answer.types} caption={`Rows of ${answer.query_name}`} />
+    </details>
   );
 }

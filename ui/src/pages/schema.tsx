@@ -1,16 +1,16 @@
 /** The schema as a picture and as text; and what a new one would mean. */
 
-import { useState } from "preact/hooks";
-import { get, graphPath, path, post } from "../api";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { get, post, routePath, to } from "../api";
 import { count } from "../format";
 import { Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
-import { momentKey, momentOf, momentQuery } from "../moment";
-import { Heading, TypeName } from "../parts";
-import { setSearch, usePlace } from "../router";
+import { type Moment, momentKey, momentOf } from "../moment";
+import { CommitLine, Heading, TypeName } from "../parts";
+import { Link, setSearch, usePlace, view } from "../router";
 import { SchemaPicture } from "../schema-picture";
-import { WriteButton } from "../writing";
-import type { Catalog, Json } from "../wire";
+import { WriteButton, newKey } from "../writing";
+import type { Catalog, Commit, Json } from "../wire";
 
 interface Plan {
   readonly supported: boolean;
@@ -29,9 +29,9 @@ export function SchemaView({ graph, actions }: ViewProps) {
   const key = `${graph} ${momentKey(moment)}`;
   const loaded = useLoad(key, async (signal) => {
     const [catalog, source, tables] = await Promise.all([
-      get<Catalog>(path(graphPath(graph, "/schema"), { view: "catalog", ...momentQuery(moment) }), signal),
-      get<{ schema_source: string }>(path(graphPath(graph, "/schema"), momentQuery(moment)), signal),
-      get<Tables>(path(graphPath(graph, "/snapshot"), momentQuery(moment)), signal),
+      get<Catalog>(routePath(graph, "/schema", { view: "catalog", ...moment }), signal),
+      get<{ schema_source: string }>(routePath(graph, "/schema", { ...moment }), signal),
+      get<Tables>(routePath(graph, "/snapshot", { ...moment }), signal),
     ]);
     return { catalog, text: source.schema_source, rows: new Map(tables.tables.map((table) => [`${table.kind}:${table.type}`, table.row_count])) };
   });
@@ -44,12 +44,76 @@ export function SchemaView({ graph, actions }: ViewProps) {
             <SchemaPicture catalog={catalog} rows={rows} chosen={chosen} choose={(type) => setSearch({ type: type === chosen ? null : type })} />
             {chosen && <TypeDetails catalog={catalog} type={chosen} rows={rows} />}
             <h2>Text</h2>
-            <pre class="plan">{text}</pre>
-            {moment.at === null && moment.branch === "main" && <NewSchema graph={graph} text={text} mayApply={actions.has("schema_apply")} applied={loaded.reload} />}
+            <SchemaText text={text} catalog={catalog} chosen={chosen} />
+            {moment.at === null && moment.branch === "main" && <NewSchema graph={graph} text={text} rows={rows} commit={catalog.commit} mayApply={actions.has("schema_apply")} applied={loaded.reload} />}
+            <SchemaHistory graph={graph} moment={moment} />
           </>
         )}
       </Show>
     </>
+  );
+}
+
+/** The text of the schema. The name of a type leads to its place in the picture, and a chosen type is marked. */
+function SchemaText({ text, catalog, chosen }: { readonly text: string; readonly catalog: Catalog; readonly chosen: string | null }) {
+  const names = new Set([...catalog.nodes, ...catalog.edges].map((type) => type.name));
+  const shown = useRef<HTMLElement>(null);
+  const holder = useRef<HTMLPreElement>(null);
+  // Only the text scrolls: the picture stays in view.
+  useEffect(() => {
+    if (holder.current && shown.current) holder.current.scrollTop = shown.current.offsetTop - holder.current.offsetTop - 12;
+  }, [chosen]);
+  let current: string | null = null;
+  return (
+    <pre ref={holder} class="plan schema-text" tabIndex={0} aria-label="Text of the schema">
+      {text.split("\n").map((line) => {
+        const head = /^(node|edge)\s+(\w+)/.exec(line);
+        if (head) current = head[2] ?? null;
+        const own = current;
+        if (/^\}/.test(line) || line === "") current = null;
+        const isChosen = own !== null && own === chosen;
+        if (!head || !names.has(head[2] ?? "")) return <span class={isChosen ? "marked" : undefined}>{`${line}\n`}</span>;
+        return (
+          <span class={isChosen ? "marked" : undefined} ref={isChosen ? shown : undefined}>
+            {head[1]}{" "}
+            <button class="inline-link" onClick={() => setSearch({ type: own })}>
+              {head[2]}
+            </button>
+            {`${line.slice(head[0].length)}\n`}
+          </span>
+        );
+      })}
+    </pre>
+  );
+}
+
+const LOOKED_AT = 50;
+
+/** The commits at which the schema changed, among the newest of the branch. Read when it is opened. */
+function SchemaHistory({ graph, moment }: { readonly graph: string; readonly moment: Moment }) {
+  const [isOpen, setOpen] = useState(false);
+  const found = useLoad(isOpen ? `${graph} ${momentKey(moment)} schemas` : null, async (signal) => {
+    const { commits, next } = await get<{ commits: Commit[]; next: string | null }>(routePath(graph, "/commits", { branch: moment.branch, limit: LOOKED_AT }), signal);
+    const hashes: string[] = [];
+    for (const commit of commits) hashes.push((await get<{ hash: string }>(routePath(graph, "/schema", { branch: moment.branch, at: commit.id }), signal)).hash);
+    return { changes: commits.filter((_, index) => hashes[index] !== hashes[index + 1]), isWhole: next === null || commits.length < LOOKED_AT };
+  });
+  return (
+    <details class="schema-history" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>History of the schema</summary>
+      <Show of={found} what="the schemas of older commits">
+        {({ changes, isWhole }) => (
+          <ul class="rows">
+            {changes.map((commit) => (
+              <li>
+                <CommitLine graph={graph} commit={commit} /> <Link to={view(graph, "/schema", { at: commit.id })}>Read it then</Link>
+              </li>
+            ))}
+            {!isWhole && <li class="muted">Only the newest {LOOKED_AT} commits were looked at.</li>}
+          </ul>
+        )}
+      </Show>
+    </details>
   );
 }
 
@@ -91,16 +155,28 @@ function TypeDetails({ catalog, type, rows }: { readonly catalog: Catalog; reado
 }
 
 /** Paste a new schema: the steps with their cost, the queries that would break, and the change itself. */
-function NewSchema({ graph, text, mayApply, applied }: { readonly graph: string; readonly text: string; readonly mayApply: boolean; readonly applied: () => void }) {
+interface NewSchemaProps {
+  readonly graph: string;
+  readonly text: string;
+  readonly rows: ReadonlyMap<string, number>;
+  readonly commit: string | null;
+  readonly mayApply: boolean;
+  readonly applied: () => void;
+}
+
+const COSTS: Record<string, string> = { metadata: "changes no row", validated: "reads all rows", rewrite: "rewrites all rows", destructive: "loses data" };
+
+function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaProps) {
   const [draft, setDraft] = useState<string | null>(null);
   const [plan, setPlan] = useState<Plan | null>(null);
   const [error, setError] = useState<Error | null>(null);
+  const [key] = useState(newKey);
   if (draft === null) return <button onClick={() => setDraft(text)}>Plan a change…</button>;
   const look = async () => {
     setError(null);
     setPlan(null);
     try {
-      setPlan(await post<Plan>(graphPath(graph, "/schema/plan"), { schema_source: draft }));
+      setPlan(await post<Plan>(...to(graph, "/schema/plan", { schema_source: draft })));
     } catch (failed) {
       setError(failed as Error);
     }
@@ -126,6 +202,7 @@ function NewSchema({ graph, text, mayApply, applied }: { readonly graph: string;
                     <span class="name">{String(step["tier"] ?? "")}</span>
                   </td>
                   <td>{describeStep(step)}</td>
+                  <td class="muted">{costOf(step, rows)}</td>
                 </tr>
               ))}
             </tbody>
@@ -135,7 +212,8 @@ function NewSchema({ graph, text, mayApply, applied }: { readonly graph: string;
           {mayApply && plan.supported && plan.steps.length > 0 && (
             <WriteButton
               label="Change the schema"
-              run={() => post(graphPath(graph, "/schema/apply"), { schema_source: draft })}
+              run={() => post(...to(graph, "/schema/apply", { schema_source: draft, if_commit: commit }), { headers: { "Idempotency-Key": key } })}
+              asks={{ graph, branch: "main", key }}
               done={() => {
                 setDraft(null);
                 applied();
@@ -148,9 +226,25 @@ function NewSchema({ graph, text, mayApply, applied }: { readonly graph: string;
   );
 }
 
+/** What a step costs: the rows of its table that it reads or rewrites. */
+function costOf(step: Record<string, Json>, rows: ReadonlyMap<string, number>): string {
+  const tier = String(step["tier"] ?? "");
+  const own = rows.get(`${String(step["type_kind"])}:${String(step["type_name"] ?? step["name"])}`);
+  const cost = COSTS[tier] ?? tier;
+  return own === undefined || tier === "metadata" ? cost : `${cost} (${count(own)})`;
+}
+
 /** A step of a migration as a line: its kind in words, and what it is about. */
 function describeStep(step: Record<string, Json>): string {
-  const { kind, tier: _tier, ...facts } = step;
-  const about = Object.values(facts).filter((value) => value !== null && value !== "");
-  return `${String(kind).replaceAll("_", " ")}: ${about.map((value) => (typeof value === "object" ? JSON.stringify(value) : String(value))).join(" ")}`;
+  const { kind, tier: _tier, type_kind, type_name, property_name, name, from, to: into, ...facts } = step;
+  const subject = [type_name ?? name, property_name].filter(Boolean).join(".");
+  const move = from !== undefined && into !== undefined ? `: ${textOf(from)} → ${textOf(into)}` : "";
+  const rest = Object.values(facts).filter((value) => value !== null && value !== "" && typeof value !== "object").map(String);
+  const values = step["added_values"];
+  return `${String(kind).replaceAll("_", " ")} ${type_kind === "edge" ? "of the edge " : ""}${subject}${move}${Array.isArray(values) ? `: ${values.map(String).join(", ")}` : ""}${rest.length ? ` (${rest.join(", ")})` : ""}`;
+}
+
+function textOf(value: Json): string {
+  if (value === null || typeof value !== "object") return String(value);
+  return Array.isArray(value) ? value.map(textOf).join(", ") : Object.entries(value).map(([name, each]) => `${name} ${textOf(each ?? null)}`).join(", ");
 }

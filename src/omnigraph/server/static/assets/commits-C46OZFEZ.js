@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-LQQMJFZP.js";import"./chunk-6VHK2TW5.js";import"./chunk-2446B5H4.js";import"./chunk-JKRLW4X5.js";import"./chunk-AOZKCBZ6.js";import"./chunk-TMNY6ORA.js";import"./chunk-SQE76S5B.js";export{a as Commits,b as Revert};
