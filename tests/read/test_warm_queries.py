@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import product
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph
-from omnigraph.errors import HistoryGone
+from omnigraph.errors import HistoryGone, OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.read import query as queries
@@ -95,6 +96,17 @@ def forget_history(graph: Graph) -> None:
     cleanup(graph._manifest, 1, confirm=True, stale_after=at_once, grace=at_once)
 
 
+def revert_last(graph: Graph) -> None:
+    """Take back the newest commit, if there is one that can be taken back."""
+    with suppress(OmniGraphError):
+        graph.revert(graph.commits(limit=1)[0].id)
+
+
+def survivor(graph: Graph) -> str:
+    """The name of a person who is still there."""
+    return min(str(row["name"]) for row in rows_of(graph, "Person", "main"))
+
+
 MUTATIONS = {
     "insert node": "insert Person { name: $new, age: 5 }",
     "insert both": "insert Person { name: $new, age: 5 } insert Knows { from: $new, to: $who }",
@@ -111,6 +123,10 @@ UPKEEP: dict[str, Callable[[Life], object]] = {
     "optimize": lambda life: life.graph.optimize(),
     "widen": lambda life: life.graph.apply_schema(WIDER),
     "cleanup": lambda life: forget_history(life.graph),
+    "narrow": lambda life: life.graph.apply_schema(SCHEMA),
+    "revert": lambda life: revert_last(life.graph),
+    "append": lambda life: life.graph.load(edges={"LivesIn": Links([(survivor(life.graph), "here")] * 2).table()}),
+    "overwrite": lambda life: life.graph.load(edges={"Likes": Links([]).table()}, mode="overwrite"),
     "many": lambda life: life.graph.load(nodes={"Person": people([f"m{n}" for n in range(9)])}, mode="merge"),
 }
 EVENTS = st.tuples(
@@ -192,6 +208,15 @@ def test_after_a_small_commit_only_its_rows_are_read(
             answer(life.graph, life.warm, QUESTIONS[name], NAMES[number], branch, Strategy.ARRAYS, None)
         assert sorted(scans.taken()) == SMALL[kind]
         life.compare(asked, NAMES[number])
+
+
+def test_branches_that_take_turns_do_not_share_added_rows(tmp_path: Path) -> None:
+    life = new_life(tmp_path)
+    life.compare(["hop", "edges"], NAMES[0])
+    for number in range(3):
+        for branch in ("side", "main"):
+            life.mutate(MUTATIONS["insert both"], NAMES[number], NAMES[7], branch)
+            life.compare(["back", "edges"], NAMES[number])
 
 
 def test_bases_are_few_and_within_the_budget(tmp_path: Path) -> None:

@@ -313,25 +313,24 @@ def test_branches_and_the_past_are_walked_as_they_are(tmp_path: Path, strategy: 
 # --------------------------------------------------------------------------------------------- the choice
 
 
-def test_arrays_that_are_there_are_used_and_few_nodes_are_looked_up() -> None:
+def test_few_nodes_are_looked_up_and_many_are_not() -> None:
     large = EdgeSizes(edges=10_000_000, nodes=2_000_000, degree=10)
-    assert choose_strategy(1, large, loaded=True, indexed=True) is Strategy.ARRAYS
-    assert choose_strategy(1, large, loaded=False, indexed=True) is Strategy.INDEX
-    assert choose_strategy(1_000_000, large, loaded=False, indexed=True) is Strategy.ARRAYS
-    assert choose_strategy(1, EdgeSizes(1_000, 200, degree=10), loaded=False, indexed=False) is Strategy.ARRAYS
+    assert choose_strategy(1, large, indexed=True) is Strategy.INDEX
+    assert choose_strategy(1_000_000, large, indexed=True) is Strategy.ARRAYS
+    assert choose_strategy(1, EdgeSizes(1_000, 200, degree=10), indexed=False) is Strategy.ARRAYS
 
 
 def test_one_node_with_very_many_edges_is_not_looked_up() -> None:
     interests = EdgeSizes(edges=250_000, nodes=100_041, degree=250_000 / 41)
     people = EdgeSizes(edges=250_000, nodes=100_041, degree=2.5)
-    assert choose_strategy(1, interests, loaded=False, indexed=True) is Strategy.ARRAYS
-    assert choose_strategy(1, people, loaded=False, indexed=True) is Strategy.INDEX
+    assert choose_strategy(1, interests, indexed=True) is Strategy.ARRAYS
+    assert choose_strategy(1, people, indexed=True) is Strategy.INDEX
 
 
 def test_lookups_that_have_cost_as_much_as_arrays_are_given_up() -> None:
     large = EdgeSizes(edges=10_000_000, nodes=2_000_000, degree=10)
     cost, spent, lookups = estimate_lookup(10, large, indexed=True), 0.0, 0
-    while choose_strategy(10, large, loaded=False, indexed=True, spent=spent) is Strategy.INDEX:
+    while choose_strategy(10, large, indexed=True, spent=spent) is Strategy.INDEX:
         spent, lookups = spent + cost, lookups + 1
     assert 100 < lookups < 10_000
 

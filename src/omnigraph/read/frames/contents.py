@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -16,6 +17,8 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
 from omnigraph.storage.tables import IndexKind, Table, TableFragment, TableIndex, list_fragments
 
+_KNOWN_FRAGMENTS: Final = 4096
+"""A version has most fragments of the one before it: so many are kept, whatever they belong to."""
 _BYTES_PER_FRAGMENT: Final = 400
 """Estimated memory of one :class:`FragmentContents`."""
 
@@ -30,6 +33,12 @@ class FragmentContents:
     num_rows: int
     source: TableFragment = field(compare=False, repr=False)
     """The fragment in the table that this was read from. In a copy of the graph it lies elsewhere."""
+    digest: bytes = field(init=False, compare=False, repr=False)
+    """The digest of all that counts for equality."""
+
+    def __post_init__(self) -> None:
+        text = repr((self.fragment, self.files, self.deletions, self.num_rows)).encode()
+        object.__setattr__(self, "digest", blake2b(text, digest_size=16).digest())
 
     def has_files_of(self, other: FragmentContents) -> bool:
         """Whether both hold the same rows, apart from those that are deleted."""
@@ -50,9 +59,9 @@ class TableContents:
     _digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        parts = [(part.fragment, part.files, part.deletions, part.num_rows) for part in self.fragments]
-        text = repr((self.table_key, self.columns, parts)).encode()
-        object.__setattr__(self, "_digest", blake2b(text, digest_size=16).digest())
+        digest = blake2b(repr((self.table_key, self.columns)).encode(), digest_size=16)
+        digest.update(b"".join(part.digest for part in self.fragments))
+        object.__setattr__(self, "_digest", digest.digest())
         object.__setattr__(self, "num_rows", sum(part.num_rows for part in self.fragments))
 
     def __eq__(self, other: object) -> bool:
@@ -140,5 +149,6 @@ def _read_table(table_key: str, table: Table) -> TableContents:
     return TableContents(table_key, columns, parts, tuple(table.list_indexes().values()))
 
 
+@lru_cache(_KNOWN_FRAGMENTS)
 def _to_contents(fragment: TableFragment) -> FragmentContents:
     return FragmentContents(fragment.id, fragment.files, fragment.deletions, fragment.num_rows, fragment)

@@ -24,7 +24,7 @@ from omnigraph.read.frames.contents import TableContents
 from omnigraph.read.frames.entity_sets import FullTable, cast_values, open_full_table, type_of
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.frames.lookup import ChunkedValues, find_positions
-from omnigraph.read.frames.version_delta import AddedRows, DeltaKey, VersionDelta, find_delta
+from omnigraph.read.frames.version_delta import AddedRows, DeltaKey, VersionDelta, extend_parts, find_delta
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, make_nulls
 from omnigraph.storage.lagging_columns import fill_missing_column
@@ -123,35 +123,44 @@ class ExtendedTable:
 
     def locate(self, ids: Values | pa.StringArray | ChunkedValues) -> Positions:
         """Return the position of each id, -1 if the table does not have it."""
-        at = self.base.locate(ids)
+        return self.correct_positions(self.base.locate(ids), ids)
+
+    def correct_positions(self, in_base: Positions, ids: Values | pa.StringArray | ChunkedValues) -> Positions:
+        """Turn the positions of some ids in the base, or -1, into those in the version."""
+        at = in_base
         if len(self._places.gone):
             at = np.where(np.isin(at, self._places.gone), -1, at)
         missing = np.flatnonzero(at < 0)
-        is_new = self._places.added >= len(self.base)
-        if not len(missing) or not is_new.any():
+        if not len(missing) or not self._places.num_new:
             return at
-        new = self.load_added("id").filter(pa.array(is_new))
-        found = find_positions(cast("Values", ids).take(missing), new)
-        at[missing] = np.where(found < 0, -1, self._places.added[is_new][found])
+        # Positions after the base are given in the order of the added rows.
+        found = find_positions(cast("Values", ids).take(missing), self._new_ids)
+        at = at.copy()
+        at[missing] = np.where(found < 0, -1, len(self.base) + found)
         return at
+
+    @cached_property
+    def _new_ids(self) -> Values:
+        """The ids of the rows that have positions after the base, in the order of these positions."""
+        ids = self.load_added("id")
+        if self._places.num_new == len(ids):
+            return ids
+        return ids.filter(pa.array(self._places.added >= len(self.base)))
 
     def rank_ids(self) -> Positions:
         """Return numbers that order the positions as the bytes of their ids do; they are kept in the cache."""
         return self._cache.get_or_make((self._key, "ranks of ids"), self._rank_ids, lambda made: made.nbytes)
 
     def _rank_ids(self) -> Positions:
-        ranks, is_new = self.base.rank_ids(), self._places.added >= len(self.base)
-        if not is_new.any():
+        ranks, new = self.base.rank_ids(), self._new_ids
+        if not len(new):
             return ranks
-        new = self.load_added("id").filter(pa.array(is_new))
         order = np.argsort(np.array(cast("pa.StringArray", new).to_pylist(), object))
         # Between two neighbours of the base there is a number for each new id.
         step = len(new) + 1
         of_new = np.empty(len(new), np.int64)
         of_new[order] = self.base.count_ids_below(new.take(order)) * step + 1 + np.arange(len(new))
-        placed = np.empty(len(new), np.int64)
-        placed[self._places.added[is_new] - len(self.base)] = of_new
-        return np.concatenate([(ranks + 1) * step, placed])
+        return np.concatenate([(ranks + 1) * step, of_new])
 
     # ----------------------------------------------------------------------------------------- placing rows
 
@@ -204,11 +213,25 @@ class ExtendedTable:
 
     def load_added(self, column: str) -> Values:
         """Return the values of all added rows, and keep those of each fragment in the cache."""
-        key = (self._key, "added", column)
-        return self._cache.get_or_make(key, lambda: self._collect_added(column), lambda made: made.nbytes)
+        return extend_parts(
+            (self._key.base, "added", column, str(type_of(self.base.schema, column))),
+            self.delta,
+            self._cache,
+            lambda known, parts: pa.concat_arrays([*known, self._collect_added(column, parts)]),
+        )
 
-    def _collect_added(self, column: str) -> Values:
-        parts, type_ = self.delta.added, type_of(self.base.schema, column)
+    def locate_added(self, column: str, nodes: FullTable) -> Positions:
+        """Return the position of the text in a column of each added row among nodes, or -1."""
+
+        def extend(known: Sequence[Positions], parts: Sequence[AddedRows]) -> Positions:
+            count = sum(part.num_rows for part in parts)
+            texts = self.load_added(column)
+            return np.concatenate([*known, nodes.locate(texts.slice(len(texts) - count))])
+
+        return extend_parts((self._key.base, "located", column, nodes.contents), self.delta, self._cache, extend)
+
+    def _collect_added(self, column: str, parts: Sequence[AddedRows]) -> Values:
+        type_ = type_of(self.base.schema, column)
         kept = {part.key: self._cache.peek(self._key_of(part, column)) for part in parts}
         missing = [part for part in parts if kept[part.key] is None]
         if missing:

@@ -7,8 +7,8 @@ cheaper to read the newer version.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -56,6 +56,11 @@ class VersionDelta:
     removed: Positions
     """The positions in the base of rows that are not in the version, sorted."""
     added: tuple[AddedRows, ...]
+    part_keys: tuple[Hashable, ...] = field(init=False)
+    """What tells the added rows from all others of the table."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "part_keys", tuple(part.key for part in self.added))
 
     @property
     def nbytes(self) -> int:
@@ -134,6 +139,50 @@ def _compare_fragments(
         added += [AddedRows(after, came)] if len(came) else []
     positions = np.sort(np.concatenate([np.zeros(0, np.int64), *removed]))
     return VersionDelta(base, contents, positions, tuple(added))
+
+
+# --------------------------------------------------------------------------------------------- from part to part
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptParts:
+    """What was derived from the rows that some version adds to a base."""
+
+    keys: tuple[Hashable, ...]
+    made: Derived
+
+
+class Derived(Protocol):
+    """An array with one entry for each added row."""
+
+    @property
+    def nbytes(self) -> int: ...  # noqa: D102  as in Arrow and NumPy
+
+
+DerivedT = TypeVar("DerivedT", bound=Derived)
+
+
+def extend_parts(
+    key: Hashable,
+    delta: VersionDelta,
+    cache: Cache,
+    extend: Callable[[Sequence[DerivedT], Sequence[AddedRows]], DerivedT],
+) -> DerivedT:
+    """Return an array over all added rows of a version.
+
+    The array of the last version is kept under the key. Commits mostly add parts to it, and then ``extend`` gets it
+    together with those parts; else it gets nothing and all parts.
+    """
+    kept = cast("_KeptParts | None", cache.peek(key))
+    shared = 0
+    if kept is not None and kept.keys == delta.part_keys[: len(kept.keys)]:
+        shared = len(kept.keys)
+        if shared == len(delta.added):
+            return cast("DerivedT", kept.made)
+    known = [cast("DerivedT", kept.made)] if kept is not None and shared else []
+    made = extend(known, delta.added[shared:])
+    cache.replace(key, _KeptParts(delta.part_keys, made), made.nbytes + 200 * (1 + len(delta.added)))
+    return made
 
 
 def _read_deleted(fragment: FragmentContents, open_table: OpenTable, cache: Cache) -> Numbers:

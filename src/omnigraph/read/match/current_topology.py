@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.schema import EdgeType
 from omnigraph.read.frames import (
     CompactPositions,
     ExtendedTable,
+    Positions,
     QueryTables,
     TableContents,
     WholeTable,
@@ -177,19 +177,36 @@ def _find_added(topology: CurrentTopology, ends: EdgeEnds) -> Hops:
     """Return the ends of the edges that the base does not have, and of those of the base that end at newer nodes."""
     edges = topology.edges
     numbers = column_of(ends.outside, "edge").to_numpy().astype(np.int64)
-    columns = {name: column_of(ends.outside, name) for name in ("src", "dst")}
+    is_kept = np.arange(len(numbers))
     if isinstance(edges, ExtendedTable):
         is_kept = np.flatnonzero(~np.isin(numbers, edges.delta.removed))
         numbers = np.concatenate([numbers[is_kept], edges.added_positions])
-        columns = {
-            name: pa.concat_arrays([each.take(is_kept), edges.load_added(name)]) for name, each in columns.items()
-        }
-    sources = _locate(columns["src"], "src", topology.sources, edges)
-    destinations = _locate(columns["dst"], "dst", topology.destinations, edges)
+    sources, destinations = (
+        np.concatenate([_locate_outside(column, nodes, ends, is_kept, edges), _locate_added(column, nodes, edges)])
+        for column, nodes in (("src", topology.sources), ("dst", topology.destinations))
+    )
     return sources, destinations, numbers.astype(np.int32)
 
 
-def _locate(texts: Values, column: str, nodes: WholeTable, edges: WholeTable) -> CompactPositions:
-    at = nodes.locate(texts)
-    refuse_missing_ends(texts.take(np.flatnonzero(at < 0)), column, nodes, edges)
+def _locate_outside(
+    column: str, nodes: WholeTable, ends: EdgeEnds, is_kept: Positions, edges: WholeTable
+) -> CompactPositions:
+    if not len(is_kept):
+        return np.zeros(0, np.int32)
+    texts = column_of(ends.outside, column).take(is_kept)
+    return _check_located(nodes.locate(texts), texts, column, nodes, edges)
+
+
+def _locate_added(column: str, nodes: WholeTable, edges: WholeTable) -> CompactPositions:
+    if not isinstance(edges, ExtendedTable) or not edges.delta.added:
+        return np.zeros(0, np.int32)
+    texts, at = edges.load_added(column), edges.locate_added(column, base_of(nodes))
+    at = nodes.correct_positions(at, texts) if isinstance(nodes, ExtendedTable) else at
+    return _check_located(at, texts, column, nodes, edges)
+
+
+def _check_located(at: Positions, texts: Values, column: str, nodes: WholeTable, edges: WholeTable) -> CompactPositions:
+    missing = np.flatnonzero(at < 0)
+    if len(missing):
+        refuse_missing_ends(texts.take(missing), column, nodes, edges)
     return at.astype(np.int32)

@@ -73,16 +73,12 @@ class EdgeSizes:
     degree: float
 
 
-def choose_strategy(
-    frontier_rows: float, sizes: EdgeSizes, *, loaded: bool, indexed: bool, spent: float = 0.0
-) -> Strategy:
-    """Choose arrays if they are loaded, or if building them costs less than looking up the edges of the frontier.
+def choose_strategy(frontier_rows: float, sizes: EdgeSizes, *, indexed: bool, spent: float = 0.0) -> Strategy:
+    """Choose arrays that are not loaded if building them costs less than looking up the edges of the frontier.
 
     ``spent`` is the estimated time of all lookups so far. As in ski rental, at most the price of the arrays is spent
     on lookups before the arrays are built.
     """
-    if loaded:
-        return Strategy.ARRAYS
     build_seconds = sizes.edges * _SECONDS_PER_BUILT_EDGE + sizes.nodes * _SECONDS_PER_BUILT_NODE
     lookup_seconds = estimate_lookup(frontier_rows, sizes, indexed=indexed)
     return Strategy.ARRAYS if spent + lookup_seconds >= build_seconds else Strategy.INDEX
@@ -127,7 +123,13 @@ class _Choice:
     rental: SkiRental
 
 
+_LOADED: Final = _Choice(Strategy.ARRAYS, 0.0, SkiRental())
+"""The choice while arrays are in memory: nobody pays for lookups then."""
+
+
 def _choose(step: EdgeStep, walk: EdgeWalk, frontier_rows: float, tables: QueryTables) -> _Choice:
+    if tables.strategy is Strategy.AUTO and is_step_loaded(step, tables, distinct=walk.distinct):
+        return _LOADED
     edge = tables.catalog.edges[step.edge_type]
     contents = read_contents(tables.snapshot, edge.table_key, tables.cache)
     sources, destinations = (
@@ -140,8 +142,7 @@ def _choose(step: EdgeStep, walk: EdgeWalk, frontier_rows: float, tables: QueryT
     lookup_seconds = estimate_lookup(frontier_rows, sizes, indexed=indexed)
     if tables.strategy is not Strategy.AUTO:
         return _Choice(tables.strategy, lookup_seconds, rental)
-    loaded = is_step_loaded(step, tables, distinct=walk.distinct)
-    strategy = choose_strategy(frontier_rows, sizes, loaded=loaded, indexed=indexed, spent=rental.spent)
+    strategy = choose_strategy(frontier_rows, sizes, indexed=indexed, spent=rental.spent)
     return _Choice(strategy, lookup_seconds, rental)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,6 +31,8 @@ _FEW: Final = 16
 _FEW_FRAGMENTS: Final = 4
 _SMALL_FRAGMENT: Final = 256
 """Up to so many fragments of so many rows are fetched one by one: a scan costs more than they hold."""
+
+_KNOWN_FRAGMENTS: Final = 4096
 
 _DETACHED: Final = 2**63
 """Versions from here on are detached: row ids and row versions are meaningless in them."""
@@ -60,6 +63,8 @@ def list_fragments(table: Table) -> tuple[TableFragment, ...]:
 
 
 def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> TableFragment:
+    if found.deletion_file is None and len(found.files) == 1 and not found.overlays:
+        return _make_plain(found.id, identify_data_file(found.files[0]), found.num_rows)
     files = (*map(identify_data_file, found.files), *(repr(each) for each in found.overlays or ()))
     deletions = found.deletion_file
     if deletions is None:
@@ -67,6 +72,12 @@ def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> Ta
     root = own if deletions.base_id is None else roots[deletions.base_id]
     file = DeletionFile(root, deletions.path(found.id), deletions.num_deleted_rows)
     return TableFragment(found.id, files, file, found.num_rows)
+
+
+@lru_cache(_KNOWN_FRAGMENTS)
+def _make_plain(number: int, file: str, num_rows: int) -> TableFragment:
+    """Make a fragment of one file from which nothing was deleted. The next version has most of them too."""
+    return TableFragment(number, (file,), None, num_rows)
 
 
 def read_deleted_offsets(table: Table, fragments: Sequence[TableFragment]) -> list[Numbers]:
