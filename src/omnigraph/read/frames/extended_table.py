@@ -174,7 +174,7 @@ class ExtendedTable:
             added = np.where(found < 0, -1, removed[found])
         is_new = added < 0
         added[is_new] = len(self.base) + np.arange(np.count_nonzero(is_new))
-        gone = np.setdiff1d(removed, added, assume_unique=True)
+        gone = np.setdiff1d(removed, added, assume_unique=True) if len(removed) else removed
         return _RowPlaces(added, np.argsort(added), gone, int(np.count_nonzero(is_new)))
 
     def _find_added(self, positions: Positions) -> Positions:

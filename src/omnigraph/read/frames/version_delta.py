@@ -133,9 +133,9 @@ def _compare_fragments(
             _read_deleted(each, open_table, cache)
             for each, open_table in zip((before, after), open_tables, strict=True)
         ]
-        went = np.setdiff1d(deleted[1], deleted[0], assume_unique=True)
+        went = _subtract(deleted[1], deleted[0])
         removed.append(starts[before.fragment] + count_rows_before(went, deleted[0]))
-        came = np.setdiff1d(deleted[0], deleted[1], assume_unique=True)
+        came = _subtract(deleted[0], deleted[1])
         added += [AddedRows(after, came)] if len(came) else []
     positions = np.sort(np.concatenate([np.zeros(0, np.int64), *removed]))
     return VersionDelta(base, contents, positions, tuple(added))
@@ -194,6 +194,14 @@ def _read_deleted(fragment: FragmentContents, open_table: OpenTable, cache: Cach
         lambda: read_deleted_offsets(open_table(), [fragment.source])[0],
         lambda made: made.nbytes,
     )
+
+
+def _subtract(offsets: Numbers, others: Numbers) -> Numbers:
+    """Return the offsets that are not among others; both are sorted."""
+    if not len(offsets) or not len(others):
+        return offsets
+    at = np.minimum(np.searchsorted(others, offsets), len(others) - 1)
+    return offsets[others[at] != offsets]
 
 
 def count_rows_before(offsets: Numbers, deleted: Numbers) -> Positions:

@@ -75,7 +75,8 @@ def _read(store: Objects | None, file: DeletionFile) -> Offsets | None:
 def decode_deletions(data: bytes, path: str) -> Offsets:
     """Return the sorted offsets in a deletion file. Its name gives the format."""
     if path.endswith(_ARROW):
-        rows = ipc.open_file(pa.BufferReader(data)).read_all()
+        # Threads take longer to begin than to read a few numbers.
+        rows = ipc.open_file(pa.BufferReader(data), options=ipc.IpcReadOptions(use_threads=False)).read_all()
         return np.sort(rows.column(0).to_numpy().astype(np.uint64))
     if path.endswith(_ROARING):
         return _decode_roaring(data)
