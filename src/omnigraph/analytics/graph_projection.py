@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,13 @@ from omnigraph.analytics.algorithm_run import AlgorithmRun
 from omnigraph.analytics.exchange import list_edges, list_nodes, make_adjacency_matrix, make_networkx_graph
 from omnigraph.analytics.kernels import (
     UNREACHABLE,
+    Along,
+    Combine,
     LinkMetric,
+    PregelProgram,
+    PregelRules,
     SimilarityMetric,
+    WalkBias,
     compute_betweenness,
     compute_clustering,
     compute_cores,
@@ -23,15 +28,24 @@ from omnigraph.analytics.kernels import (
     compute_pagerank,
     count_triangles,
     embed_by_projection,
+    embed_by_walks,
+    find_communities_leiden,
+    find_communities_louvain,
     find_components,
+    find_components_in_blocks,
     find_similar,
     measure_hops,
     measure_paths,
     propagate_labels,
+    run_program,
     score_links,
+    walk_randomly,
 )
 from omnigraph.analytics.parameters import (
     NodeReference,
+    check_above_zero,
+    check_at_least_one,
+    check_dimension,
     check_iterations,
     check_range,
     check_seed,
@@ -39,6 +53,7 @@ from omnigraph.analytics.parameters import (
     check_word,
     list_given_nodes,
     make_teleport,
+    read_start,
     split_pairs,
     to_parameter_json,
 )
@@ -52,12 +67,9 @@ from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.rows import Filter
-from omnigraph.storage.columns import Values
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-LARGEST_DIMENSION: Final = 4096
 
 
 @observe_timeouts
@@ -97,7 +109,7 @@ class GraphProjection:
     def degree(self, *, timeout: Timeout = None) -> AnalyticsResult:
         """Return how many edges end at each node, and how many begin there. Parallel edges count."""
         run = self._begin("degree", {})
-        ends, begins = compute_degrees(run.projected.graph)
+        ends, begins = compute_degrees(run.projected.engine)
         return run.finish(in_degree=ends, out_degree=begins)
 
     def pagerank(
@@ -107,12 +119,14 @@ class GraphProjection:
         iterations: int = 20,
         tolerance: float | None = None,
         personalize: NodeReference | None = None,
+        start: str | None = None,
         timeout: Timeout = None,
     ) -> AnalyticsResult:
         """Return the PageRank of each node, as LDBC Graphalytics defines it: ranks sum to 1.
 
         There are ``iterations`` rounds; with a tolerance they end when all ranks together change by less. With
-        ``personalize``, jumps lead to these nodes only: a list of nodes, or a mapping of ids to weights.
+        ``personalize``, jumps lead to these nodes only: a list of nodes, or a mapping of ids to weights. ``start`` is a
+        property with the ranks of an earlier run: fewer rounds are needed from there.
         """
         check_range("damping", damping, 0, 1)
         check_iterations(iterations)
@@ -123,17 +137,35 @@ class GraphProjection:
             parameters["tolerance"] = tolerance
         if personalize is not None:
             parameters["personalize"] = to_parameter_json(personalize)
+        if start is not None:
+            if tolerance is None:
+                raise ParameterError(
+                    "start needs a tolerance", hint="without one the ranks would depend on where they started"
+                )
+            parameters["start"] = start
         run = self._begin("pagerank", parameters)
         teleport = None if personalize is None else make_teleport(run.projected, personalize)
         ranks = compute_pagerank(
-            run.projected.graph, damping=damping, iterations=iterations, tolerance=tolerance, teleport=teleport
+            run.projected.engine,
+            damping=damping,
+            iterations=iterations,
+            tolerance=tolerance,
+            teleport=teleport,
+            start=None if start is None else read_start(run.projected, start),
         )
         return run.finish(rank=ranks)
 
     def wcc(self, *, timeout: Timeout = None) -> AnalyticsResult:
         """Return the weakly connected component of each node, named after its smallest node."""
         run = self._begin("wcc", {})
-        return run.finish_groups("component", find_components(run.projected.graph, "weak"))
+        projected = run.projected
+        # Here one pass over all edges is faster than one over each block.
+        found = (
+            find_components(projected.graph, "weak")
+            if projected.is_here
+            else find_components_in_blocks(projected.engine)
+        )
+        return run.finish_groups("component", found)
 
     def scc(self, *, timeout: Timeout = None) -> AnalyticsResult:
         """Return the strongly connected component of each node, named after its smallest node."""
@@ -144,7 +176,24 @@ class GraphProjection:
         """Return the community of each node by synchronous label propagation; of equal labels the smallest wins."""
         check_iterations(iterations)
         run = self._begin("label_propagation", {"iterations": iterations})
-        return run.finish_groups("label", propagate_labels(run.projected.graph, iterations))
+        return run.finish_groups("label", propagate_labels(run.projected.engine, iterations))
+
+    def louvain(self, *, resolution: float = 1.0, seed: int = 0, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the community of each node by the Louvain method, named after its smallest node.
+
+        Directions do not count, weights do. With a larger resolution there are more and smaller communities.
+        """
+        check_above_zero("resolution", resolution)
+        check_seed(seed)
+        run = self._begin("louvain", {"resolution": resolution, "seed": seed})
+        return run.finish_groups("community", find_communities_louvain(run.projected.graph, resolution, seed))
+
+    def leiden(self, *, resolution: float = 1.0, seed: int = 0, timeout: Timeout = None) -> AnalyticsResult:
+        """Return the community of each node by the Leiden method: as :meth:`louvain`, and each is connected."""
+        check_above_zero("resolution", resolution)
+        check_seed(seed)
+        run = self._begin("leiden", {"resolution": resolution, "seed": seed})
+        return run.finish_groups("community", find_communities_leiden(run.projected.graph, resolution, seed))
 
     def triangles(self, *, timeout: Timeout = None) -> AnalyticsResult:
         """Return how many triangles each node is part of. Directions, loops and parallel edges do not count."""
@@ -212,6 +261,73 @@ class GraphProjection:
         scores = score_links(run.projected.graph, nodes, others, cast("LinkMetric", chosen))
         return run.finish_pairs(nodes, others, scores)
 
+    def random_walks(
+        self,
+        *,
+        length: int = 10,
+        walks: int = 1,
+        source: NodeReference | None = None,
+        p: float = 1.0,
+        q: float = 1.0,
+        seed: int = 0,
+        timeout: Timeout = None,
+    ) -> AnalyticsResult:
+        """Return walks of at most ``length`` edges, so many from each node or each source, by the weights of edges.
+
+        ``p`` and ``q`` are those of node2vec: how rare steps back are, and steps away from the node before.
+        """
+        check_at_least_one("length", length)
+        check_at_least_one("walks", walks)
+        bias = _check_bias(p, q)
+        check_seed(seed)
+        parameters: dict[str, Json] = {"length": length, "walks": walks, "p": p, "q": q, "seed": seed}
+        if source is not None:
+            parameters["source"] = to_parameter_json(source)
+        run = self._begin("random_walks", parameters)
+        count = run.projected.num_nodes
+        starts = np.arange(count)
+        if source is not None:
+            starts = run.projected.locate("source", list_given_nodes("source", source))
+        if len(starts) * walks * (length + 1) >= 2**31:
+            raise ParameterError(
+                f"{len(starts) * walks:,} walks of {length:,} steps do not fit",
+                hint="give sources, or fewer or shorter walks",
+            )
+        found = walk_randomly(run.projected.graph, np.repeat(starts, walks), length, bias, seed)
+        return run.finish_walks(found)
+
+    def embed_node2vec(
+        self,
+        *,
+        dimension: int = 128,
+        walks: int = 10,
+        length: int = 20,
+        window: int = 5,
+        p: float = 1.0,
+        q: float = 1.0,
+        seed: int = 0,
+        timeout: Timeout = None,
+    ) -> AnalyticsResult:
+        """Return a vector for each node from what random walks meet within ``window`` steps of each other."""
+        check_dimension(dimension)
+        for name, given in (("walks", walks), ("length", length), ("window", window)):
+            check_at_least_one(name, given)
+        bias = _check_bias(p, q)
+        check_seed(seed)
+        parameters: dict[str, Json] = {"dimension": dimension, "walks": walks, "length": length, "window": window}
+        run = self._begin("embed_node2vec", {**parameters, "p": p, "q": q, "seed": seed})
+        return run.finish_vectors(
+            embed_by_walks(
+                run.projected.graph,
+                dimension,
+                walks=walks,
+                length=length,
+                window=min(window, length),
+                bias=bias,
+                seed=seed,
+            )
+        )
+
     def embed_fastrp(
         self,
         *,
@@ -221,16 +337,41 @@ class GraphProjection:
         timeout: Timeout = None,
     ) -> AnalyticsResult:
         """Return a vector for each node by fast random projection; ``weights`` are those of its rounds."""
-        if not 0 < dimension <= LARGEST_DIMENSION:
-            raise ParameterError(f"dimension is {dimension}", hint=f"give a number from 1 to {LARGEST_DIMENSION}")
+        check_dimension(dimension)
         rounds = [check_weight("weights", each) for each in weights]
         if not any(rounds):
             raise ParameterError(f"weights is {list(weights)}", hint="give one for each round, not all of them 0")
         check_seed(seed)
         run = self._begin("embed_fastrp", {"dimension": dimension, "weights": list[Json](rounds), "seed": seed})
         vectors = embed_by_projection(run.projected.graph, dimension, tuple(rounds), seed)
-        flat = cast("pa.FloatArray", pa.array(vectors.ravel()))
-        return run.finish(vector=cast("Values", pa.FixedSizeListArray.from_arrays(flat, dimension)))
+        return run.finish_vectors(vectors)
+
+    def pregel(
+        self,
+        program: PregelProgram,
+        *,
+        combine: str = "sum",
+        along: str = "copy",
+        iterations: int = 30,
+        timeout: Timeout = None,
+    ) -> AnalyticsResult:
+        """Run a program of one's own: ``program(step, state, messages)`` returns the new state and what nodes send.
+
+        ``state`` has NumPy columns for the nodes of a block; in step 0 ``node``, ``degree`` and ``count``. ``messages``
+        has for each node what its neighbours sent in the step before, combined by ``"sum"``, ``"min"`` or ``"max"``;
+        ``along="plus_weight"`` or ``"times_weight"`` changes a message by the weight of the edge. It ends when no node
+        sends, or after so many iterations. The columns of the last state are those of the result.
+        """
+        rules = PregelRules(
+            cast("Combine", check_word("combine", combine, Combine)), cast("Along", check_word("along", along, Along))
+        )
+        check_iterations(iterations)
+        if not callable(program):
+            raise ParameterError("program is no function", hint="give a function of step, state and messages")
+        name = getattr(program, "__qualname__", type(program).__qualname__)
+        parameters: dict[str, Json] = {"program": name, "combine": combine, "along": along, "iterations": iterations}
+        run = self._begin("pregel", parameters)
+        return run.finish(**run_program(run.projected.engine, program, rules, iterations))
 
     # ----------------------------------------------------------------------------------------- other tools
 
@@ -267,6 +408,12 @@ class GraphProjection:
     def __repr__(self) -> str:
         spec = self._spec
         return f"GraphProjection(nodes={spec.nodes}, edges={spec.edges}, branch={spec.branch!r}, at={spec.at!r})"
+
+
+def _check_bias(p: float, q: float) -> WalkBias:
+    check_above_zero("p", p)
+    check_above_zero("q", q)
+    return WalkBias(p, q)
 
 
 def project_all(target: WriteTarget, timeout: Timeout) -> GraphProjection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import cast, get_args
+from typing import Final, cast, get_args
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from omnigraph.analytics.kernels import Numbers
 from omnigraph.analytics.projection import ProjectedGraph
 from omnigraph.errors import Json, ParameterError
 
+LARGEST_DIMENSION: Final = 4096
 NodeReference = str | Mapping[str, object] | Sequence[object] | int
 """One node by its id or key, where the projection has one node type, or by its type and id; or a list of them."""
 
@@ -20,6 +21,24 @@ def check_range(name: str, value: float, least: float, most: float) -> None:
     """Refuse a number outside a range."""
     if not least <= value <= most:
         raise ParameterError(f"{name} is {value}", hint=f"give a number from {least} to {most}")
+
+
+def check_above_zero(name: str, value: float) -> None:
+    """Refuse a number that is not above 0 and finite."""
+    if not 0 < value < math.inf:
+        raise ParameterError(f"{name} is {value}", hint="give a number above 0")
+
+
+def check_at_least_one(name: str, value: int) -> None:
+    """Refuse a number of things that is below 1."""
+    if not 0 < value < 2**31:
+        raise ParameterError(f"{name} is {value}", hint="give a number, at least 1")
+
+
+def check_dimension(dimension: int) -> None:
+    """Refuse vectors of no dimension, and of too many."""
+    if not 0 < dimension <= LARGEST_DIMENSION:
+        raise ParameterError(f"dimension is {dimension}", hint=f"give a number from 1 to {LARGEST_DIMENSION}")
 
 
 def check_word(name: str, value: str, allowed: object) -> str:
@@ -66,12 +85,25 @@ def make_teleport(projected: ProjectedGraph, given: NodeReference) -> Numbers:
     else:
         nodes = list_given_nodes("personalize", given)
         weights = [1.0] * len(nodes)
-    teleport = np.zeros(projected.graph.num_nodes)
+    teleport = np.zeros(projected.num_nodes)
     np.add.at(teleport, projected.locate("personalize", nodes), weights)
     total = float(teleport.sum())
     if not total > 0:
         raise ParameterError("the weights of personalize are all 0", hint="give at least one that is above 0")
     return teleport / total
+
+
+def read_start(projected: ProjectedGraph, property_: str) -> Numbers:
+    """Return the ranks of an earlier run, which sum to 1; nodes that it did not have get an average one."""
+    if not any(property_ in part.type.properties for part in projected.nodes):
+        types = ", ".join(part.type.name for part in projected.nodes)
+        raise ParameterError(f"start: {types} has no property '{property_}'", hint="name one with ranks")
+    found = projected.read_numbers(property_)
+    is_rank = np.isfinite(found) & (found >= 0)
+    count = len(found)
+    ranks = np.where(is_rank, found, 1 / max(1, count))
+    total = float(ranks.sum())
+    return ranks / total if total > 0 else np.full(count, 1 / max(1, count))
 
 
 def check_weight(name: str, value: object) -> float:

@@ -94,6 +94,14 @@ class BlockEngine(Protocol):
         """Apply a kernel to all blocks of a side, and return the values of all nodes: one superstep."""
         ...
 
+    def map_blocks(self, side: Side, kernel: Kernel, state: State) -> list[State]:
+        """Apply a kernel that may return anything to all blocks of a side."""
+        ...
+
+    def collect(self) -> NumberedGraph:
+        """Return the whole graph in this process, for kernels that take many small steps."""
+        ...
+
 
 @dataclass(frozen=True)
 class NumberedGraph:
@@ -161,8 +169,16 @@ class NumberedGraph:
 
     def map_rows(self, side: Side, kernel: Kernel, state: State) -> State:
         """Apply a kernel to all blocks of a side in threads."""
-        found = map_in_threads(lambda block: kernel(block, state), self.list_blocks(side))
+        found = self.map_blocks(side, kernel, state)
         return np.concatenate(found) if found else np.zeros(0, state.dtype)
+
+    def map_blocks(self, side: Side, kernel: Kernel, state: State) -> list[State]:
+        """Apply a kernel to all blocks of a side in threads."""
+        return map_in_threads(lambda block: kernel(block, state), self.list_blocks(side))
+
+    def collect(self) -> NumberedGraph:
+        """Return the graph: it is in this process."""
+        return self
 
 
 def cut_block(whole: AdjacencyBlock, entries: int = BLOCK_ENTRIES) -> list[AdjacencyBlock]:

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from omnigraph.analytics.kernels.blocks import NumberedGraph
+from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, NumberedGraph, State
 from omnigraph.analytics.kernels.neighbourhoods import list_simple_neighbours
-from omnigraph.analytics.kernels.sparse import label_components
+from omnigraph.analytics.kernels.sparse import label_components, make_sparse_from_pairs
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 
@@ -22,6 +22,23 @@ def find_components(graph: NumberedGraph, connection: Literal["weak", "strong"])
     _, labels = label_components(edges.structure, connection)
     check_deadline()
     return name_after_smallest(labels)
+
+
+def link_rows(block: AdjacencyBlock, state: State) -> State:  # noqa: ARG001  a kernel
+    """Return pairs of nodes that link everything that the edges of the block link, in two rows: a forest."""
+    inside = make_sparse_from_pairs(
+        np.ones(len(block.neighbours)), block.row_numbers + np.int64(block.first), block.neighbours, block.num_nodes
+    )
+    named = name_after_smallest(label_components(inside, "weak")[1]) if block.num_nodes else np.zeros(0, np.int64)
+    linked = np.flatnonzero(named != np.arange(block.num_nodes))
+    return np.stack([linked, named[linked]])
+
+
+def find_components_in_blocks(engine: BlockEngine) -> Positions:
+    """Return for each node the smallest node of its weak component: a forest of each block, united here."""
+    forests = engine.map_blocks("outgoing", link_rows, np.zeros(0))
+    links = np.concatenate([np.zeros((2, 0), np.int64), *forests], axis=1)
+    return find_components(NumberedGraph(engine.num_nodes, *links.astype(np.int32)), "weak")
 
 
 def name_after_smallest(labels: Positions) -> Positions:

@@ -41,11 +41,12 @@ def compute_pagerank(
     iterations: int,
     tolerance: float | None,
     teleport: Numbers | None,
+    start: Numbers | None = None,
 ) -> Numbers:
     """Return the PageRank of each node as LDBC Graphalytics defines it.
 
     ``teleport`` has the probability of each node to be jumped to; without it, all are equal. Where no edge leads on,
-    the rank is spread by the same probabilities.
+    the rank is spread by the same probabilities. ``start`` has the ranks to begin with.
     """
     count = engine.num_nodes
     if not count:
@@ -54,7 +55,7 @@ def compute_pagerank(
     weights = engine.map_rows("outgoing", sum_weights, np.zeros(0))
     is_dangling = weights == 0
     divisors = np.where(is_dangling, 1.0, weights)
-    ranks: Numbers = jumps
+    ranks: Numbers = jumps if start is None else start
     for _ in range(iterations):
         check_deadline()
         shares = np.where(is_dangling, 0.0, ranks / divisors)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.analytics.kernels import NumberedGraph, Numbers
+from omnigraph.analytics.kernels import BlockEngine, NumberedGraph, Numbers
 from omnigraph.analytics.projection.spec import ProjectedEdges, ProjectionPlan
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import NotFound, ParameterError, Unsupported
@@ -55,6 +55,14 @@ class ProjectedNodes:
         """The ids, in the order of the numbers."""
         return self.table.load_column("id").take(self.order)
 
+    def read_numbers(self, property_: str) -> Numbers:
+        """Return a property as numbers, not a number where it is null or the type does not have it."""
+        declared = self.type.properties.get(property_)
+        if declared is None or not declared.type.is_number or declared.type.is_list:
+            return np.full(len(self.order), np.nan)
+        values = self.table.load_column(property_).take(self.order).cast(pa.float64())
+        return compute("coalesce", values, pa.scalar(float("nan"))).to_numpy(zero_copy_only=False)
+
     def number_rows(self) -> CompactPositions:
         """Return the number of each row of the table, -1 for one that is not in the projection."""
         numbers = np.full(len(self.table), -1, np.int32)
@@ -67,7 +75,23 @@ class ProjectedGraph:
     """A projection as arrays, and what the numbers of its nodes stand for."""
 
     nodes: tuple[ProjectedNodes, ...]
-    graph: NumberedGraph
+    engine: BlockEngine
+    engine_name: str = "local"
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes."""
+        return self.engine.num_nodes
+
+    @cached_property
+    def graph(self) -> NumberedGraph:
+        """All edges in this process."""
+        return self.engine.collect()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the edges are in this process."""
+        return isinstance(self.engine, NumberedGraph)
 
     @cached_property
     def types(self) -> pa.StringArray:
@@ -81,6 +105,10 @@ class ProjectedGraph:
         parts = [part.ids for part in self.nodes]
         kind = pa.large_string() if any(pa.types.is_large_string(part.type) for part in parts) else pa.string()
         return pa.concat_arrays([cast("Values", pa.array([], kind)), *(part.cast(kind) for part in parts)])
+
+    def read_numbers(self, property_: str) -> Numbers:
+        """Return a property of all nodes as numbers, not a number where it is null or the type does not have it."""
+        return np.concatenate([np.zeros(0), *(part.read_numbers(property_) for part in self.nodes)])
 
     def locate(self, name: str, given: Sequence[object]) -> Positions:
         """Return the numbers of nodes: ids, or pairs of type and id. ``name`` is that of the parameter."""

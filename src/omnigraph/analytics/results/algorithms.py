@@ -28,6 +28,8 @@ ALGORITHMS: Final = {
         Algorithm("wcc", ("component", "component_type", "component_id"), "weakly connected components"),
         Algorithm("scc", ("component", "component_type", "component_id"), "strongly connected components"),
         Algorithm("label_propagation", ("label", "label_type", "label_id"), "communities by label propagation"),
+        Algorithm("louvain", ("community", "community_type", "community_id"), "communities of high modularity"),
+        Algorithm("leiden", ("community", "community_type", "community_id"), "such communities, all of them connected"),
         Algorithm("triangles", ("triangles",), "how many triangles each node is part of"),
         Algorithm("clustering", ("coefficient",), "local clustering coefficients"),
         Algorithm("kcore", ("core",), "core numbers"),
@@ -36,6 +38,8 @@ ALGORITHMS: Final = {
         Algorithm("betweenness", ("centrality",), "how many shortest paths lead over each node"),
         Algorithm("similarity", ("other_type", "other_id", "score"), "the nodes whose neighbours are most alike"),
         Algorithm("link_scores", ("other_type", "other_id", "score"), "scores of pairs that may become edges"),
+        Algorithm("random_walks", ("walk", "walk_types"), "random walks from each node, or from some"),
+        Algorithm("embed_node2vec", ("vector",), "vectors by what random walks meet together"),
         Algorithm("embed_fastrp", ("vector",), "vectors by fast random projection"),
     )
 }

@@ -58,8 +58,8 @@ class AnalyticsResult(Result):
             raise ParameterError(f"count is {count}", hint="give the number of rows")
         column = self._choose_column(by)
         table = self.to_arrow()
-        if pa.types.is_fixed_size_list(column_of(table, column).type):
-            raise ParameterError(f"'{column}' has vectors, which have no order", hint="take rows by their ids")
+        if pa.types.is_nested(column_of(table, column).type):
+            raise ParameterError(f"'{column}' has lists, which have no order", hint="take rows by their ids")
         # Rows are ordered by type and id already, and the sort is stable.
         order = pc.sort_indices(table, sort_keys=[(column, "descending")]).slice(0, count)
         top = table.take(order)
@@ -87,6 +87,8 @@ class AnalyticsResult(Result):
         """
         if (property is None) == (edge is None):
             raise ParameterError("write takes a property or an edge type", hint='give "rank", or edge="SimilarTo"')
+        if "walk" in self.values:
+            raise ParameterError(f"{self.algorithm} gives several rows for a node", hint="write them to a file")
         has_pairs = "other_id" in self.values
         if has_pairs != (edge is not None):
             what = "pairs of nodes" if has_pairs else "one row for each node"
@@ -105,7 +107,10 @@ class AnalyticsResult(Result):
 
     def _choose_column(self, name: str | None) -> str:
         """Return the column of a name, or the one that matters most."""
-        column = ALGORITHMS[self.algorithm].value if name is None else name
+        known = ALGORITHMS.get(self.algorithm)
+        # A program of one's own has the columns that it returns.
+        default = known.value if known is not None else next(iter(self.values), "")
+        column = default if name is None else name
         if column not in self.values:
             raise ParameterError(f"no column '{column}'", hint=suggest_name(column, self.values, "columns"))
         return column

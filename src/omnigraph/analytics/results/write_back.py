@@ -26,6 +26,7 @@ from omnigraph.write.evolve import SchemaChangeOptions, apply_schema
 from omnigraph.write.load import LoadInput, LoadMode, LoadOptions, LoadResult, ignore_bytes, load
 
 _SCALARS: Final[Mapping[pa.DataType, str]] = {
+    pa.bool_(): "Bool",
     pa.int64(): "I64",
     pa.float64(): "F64",
     pa.string(): "String",
