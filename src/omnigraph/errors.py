@@ -435,6 +435,10 @@ class LockTimeout(ConflictError):
 # --------------------------------------------------------------------------------------------- decide
 
 
+UNDECIDED = "undecided"
+"""The rule of an entry, in a file of conflicts, that nobody has decided."""
+
+
 class MergeConflicts(OmniGraphError):
     """Both sides changed the same entities; ``conflicts`` lists them, for you to decide."""
 

@@ -124,7 +124,7 @@ def test_conflicts_are_decided_in_a_file(omnigraph: Command, at_odds: Graph) -> 
     assert tried.code == 3
     assert tried.err.splitlines()[-1] == "resolve the conflicts in june.yaml, then merge with --resolve june.yaml"
     undecided = omnigraph("merge", "dev", "--resolve", "june.yaml", *GRAPH)
-    assert undecided.code == 1
+    assert undecided.code == 3
     assert "june.yaml:9  choose  it is undecided" in undecided.err
     again = omnigraph("merge", "dev", "--dry-run", "--out", "june.yaml", *GRAPH)
     assert (again.code, "there is a file june.yaml already" in again.err) == (1, True)
@@ -146,7 +146,7 @@ def test_bad_input_is_told(omnigraph: Command, graph: Graph) -> None:
     head = graph.commits()[0].id
     for words, code, message in (
         (("merge", "main"), 1, "'main' cannot be merged into itself"),
-        (("merge", "nobody"), 1, "no commit, version, date or tag 'nobody'"),
+        (("merge", "nobody"), 1, "no branch, commit, version, date or tag 'nobody'"),
         (("merge", "dev", "--into", "nobody"), 1, "no branch 'nobody'"),
         (("merge", "dev", "--ours", "--theirs"), 2, "--ours and --theirs cannot be used together"),
         (("merge", "dev", "--out", "x.yaml"), 2, "--out goes with --dry-run"),

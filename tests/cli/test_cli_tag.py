@@ -92,7 +92,7 @@ def test_at_a_terminal_a_delete_is_asked_for(omnigraph: Command) -> None:
         (["create", BRANCH], 1, "already_exists", f"there is a branch '{BRANCH}' already"),
         (["create", "kept"], 1, "already_exists", "there is a tag 'kept' already"),
         (["create", "v1"], 1, "parameter_error", "looks like a manifest version"),
-        (["create", "x", "nope"], 1, "not_found", "no commit, version, date or tag 'nope'"),
+        (["create", "x", "nope"], 1, "not_found", "no branch, commit, version, date or tag 'nope'"),
         (["create", "x", "--branch", "nope"], 1, "not_found", "nope"),
         (["create", "x", "v9", "--branch", "nope"], 1, "not_found", "no branch 'nope'"),
         (["delete", "nope", "--yes"], 1, "not_found", "no tag 'nope' in brain.og"),

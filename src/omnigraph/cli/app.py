@@ -16,7 +16,15 @@ from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_jso
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import DURABILITY_VARIABLE, VARIABLE, Session, read_storage_options
 from omnigraph.deadlines import Deadline
-from omnigraph.errors import ConflictError, MergeConflicts, OmniGraphError, ParameterError, PreconditionFailed
+from omnigraph.errors import (
+    UNDECIDED,
+    ConflictError,
+    MergeConflicts,
+    OmniGraphError,
+    ParameterError,
+    PreconditionFailed,
+    ValidationError,
+)
 from omnigraph.late_imports import leave_out
 from omnigraph.storage.durability import Durability
 
@@ -126,6 +134,8 @@ def exit_code(error: OmniGraphError) -> int:
     if isinstance(error, PreconditionFailed):
         return PRECONDITION
     if isinstance(error, ConflictError | MergeConflicts):
+        return CONFLICT
+    if isinstance(error, ValidationError) and {each.rule for each in error.violations} == {UNDECIDED}:
         return CONFLICT
     return FAILED
 

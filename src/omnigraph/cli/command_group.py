@@ -12,13 +12,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.main import get_command, get_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
     from typer._click import Command, Context, HelpFormatter
+
+
+_PLAIN_TYPES = {"str": None, "int": "N", "float": "N"}
+"""What stands for a value of these types in a help text; None is the name of the option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +101,35 @@ class _ImportedCommands(Mapping[str, "Command"]):
         return len(COMMANDS)
 
 
+class _PlainArgument(TyperArgument):
+    """An argument whose help shows its name, without the Python type."""
+
+    def display_type_rich(self, ctx: Context) -> str | None:  # noqa: ARG002 - Typer passes it
+        """Show no type."""
+        return None
+
+    def _usage_display_name(self) -> str:
+        """Show an optional argument in brackets."""
+        many = "..." if self.nargs != 1 else ""
+        return f"{self.display_name_raw}{many}" if self.required else f"[{self.display_name_raw}]{many}"
+
+
+def _show_plain_names(command: Command) -> Command:
+    """Let the help of a command name values, not types of Python."""
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument):
+            parameter.__class__ = _PlainArgument
+        elif isinstance(parameter, TyperOption) and not parameter.is_flag and parameter.bare_type() in _PLAIN_TYPES:
+            parameter.metavar = parameter.metavar or _PLAIN_TYPES[parameter.bare_type()] or str(parameter.name).upper()
+    for each in getattr(command, "commands", {}).values():
+        _show_plain_names(each)
+    return command
+
+
 def _import_command(name: str, entry: Entry) -> Command:
     module = import_module(f"omnigraph.cli.commands.{entry.module}")
     if entry.function is None:
-        return get_group(cast(typer.Typer, module.app))
+        return _show_plain_names(get_group(cast(typer.Typer, module.app)))
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
     app.command(name)(cast("Callable[..., int]", getattr(module, entry.function)))
-    return get_command(app)
+    return _show_plain_names(get_command(app))

@@ -9,7 +9,8 @@ and no commit is cleaned up meanwhile.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -168,11 +169,29 @@ def _find_schema_of(
     return SchemaHead(named, current.all[:place])
 
 
+@contextmanager
+def mean_branches_too(manifest: Manifest, reference: Reference) -> Generator[None]:
+    """Where a branch could have been meant, say so of a reference that means nothing."""
+    try:
+        yield
+    except NotFound as missing:
+        if missing.details.get("reference") != reference:
+            raise
+        live = branch_names(manifest)
+        raise NotFound(
+            f"no branch, commit, version, date or tag '{reference}'",
+            hint=suggest_similar(str(reference), [*live, *list_tag_names(manifest)])
+            or f"the branches are {', '.join(live)}",
+            details=missing.details,
+        ) from missing
+
+
 def find_branch_point(manifest: Manifest, reference: Reference) -> tuple[str, int | None]:
     """Return where a new branch begins: branch and manifest version, None for the newest. Branch names win."""
     if isinstance(reference, str) and reference in branch_names(manifest):
         return reference, None
-    resolved = resolve_reference(manifest, MAIN, reference)
+    with mean_branches_too(manifest, reference):
+        resolved = resolve_reference(manifest, MAIN, reference)
     return resolved.branch, resolved.manifest_version
 
 
@@ -382,7 +401,8 @@ def _find_tagged_commit(manifest: Manifest, reference: Reference, branch: str, l
     if isinstance(reference, str) and reference in live:
         resolved = resolve_reference(manifest, reference, None)
     else:
-        resolved = resolve_reference(manifest, branch, reference)
+        with mean_branches_too(manifest, reference):
+            resolved = resolve_reference(manifest, branch, reference)
     if resolved.commit is None:
         hint = "`omnigraph commit list` shows them"
         raise NotFound(f"no commit at '{reference}'", hint=hint, details={"reference": str(reference)})

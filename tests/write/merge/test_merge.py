@@ -423,7 +423,7 @@ def test_bad_input_is_refused(graph: Graph) -> None:
     before = written(graph)
     with pytest.raises(ParameterError, match="into itself"):
         graph.merge("main")
-    with pytest.raises(NotFound, match="no commit, version, date or tag 'nobody'"):
+    with pytest.raises(NotFound, match="no branch, commit, version, date or tag 'nobody'"):
         graph.merge("nobody")
     with pytest.raises(NotFound, match="no branch 'nobody'"):
         graph.merge("dev", "nobody")

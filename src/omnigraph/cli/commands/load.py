@@ -156,12 +156,19 @@ def load(
             txn=transaction,
             identity=identities,
             engine=engine,
-            message=message,
+            message=message or _describe_files(given),
             check=check,
             progress=advance,
         )
     session.output.show(LoadSummary(result, checked=check))
     return 0
+
+
+def _describe_files(names: Sequence[str]) -> str:
+    """The message of a commit that is given none."""
+    first = "records from stdin" if names[0] == STDIN else Path(names[0]).name
+    others = f" and {pluralize(len(names) - 1, 'other file')}" if len(names) > 1 else ""
+    return f"load {first}{others}"
 
 
 def read_txn(text: str) -> tuple[str, int]:

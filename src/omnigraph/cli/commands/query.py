@@ -118,7 +118,8 @@ def mutate(
     with session.open("rw") as graph:
         query = compile_query(source, graph.schema.catalog, name)
         parameters = given.for_types(query.typed.parameters)
-        result = graph.mutate(source, query.name, parameters, branch=branch, if_commit=if_commit, message=message)
+        note = message or f"mutation {query.name}"
+        result = graph.mutate(source, query.name, parameters, branch=branch, if_commit=if_commit, message=note)
         # Of a graph on a server the actor is that of the token.
         actor = session.actor if result.commit is None else result.commit.actor
         session.output.show(MutationSummary(query.name, branch, actor, result))

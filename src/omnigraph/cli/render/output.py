@@ -15,6 +15,7 @@ from typing import ClassVar, TypeAlias, cast
 
 from rich.text import Text
 
+from omnigraph.cli.hints import speak_flags
 from omnigraph.cli.render.conflicts import draw_conflicts
 from omnigraph.cli.render.page import Page, draw_problem, draw_violations, escape_controls, pluralize
 from omnigraph.cli.render.progress import byte_bar
@@ -103,7 +104,8 @@ class JsonOutput(Output):
 
     def error(self, error: OmniGraphError) -> None:
         """Print the ``error`` object."""
-        _print_json({"error": error.to_json()})
+        hint = {} if error.hint is None else {"hint": speak_flags(error.hint)}
+        _print_json({"error": {**error.to_json(), **hint}})
 
 
 class TextOutput(Output):
@@ -155,7 +157,7 @@ class TextOutput(Output):
             err.print(draw_conflicts(error.conflicts))
         err.print(Text.assemble(("error", "bold red"), ": ", escape_controls(message)))
         if error.hint:
-            err.print(Text.assemble(("hint", "bold"), ": ", escape_controls(error.hint)))
+            err.print(Text.assemble(("hint", "bold"), ": ", escape_controls(speak_flags(error.hint))))
 
 
 def _ignore(count: int) -> None:

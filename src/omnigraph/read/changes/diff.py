@@ -16,12 +16,11 @@ from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.draw import DRAWN_ENTITIES
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
-from omnigraph.language.source import suggest_name, suggest_similar
+from omnigraph.language.source import suggest_name
 from omnigraph.manifest.handle import Manifest, branch_names
-from omnigraph.manifest.references import Reference, take_snapshot
+from omnigraph.manifest.references import Reference, mean_branches_too, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.manifest.tags import list_tag_names
 from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, Op, compare_sides
 from omnigraph.read.changes.compare_snapshots import find_changed_tables, read_changes, resolve_types
 from omnigraph.read.changes.diff_picture import draw_changes, to_counts_table
@@ -224,17 +223,8 @@ def compute_diff(
 def _resolve_snapshot(manifest: Manifest, reference: Reference, branch: str, live: Iterable[str]) -> Snapshot:
     if isinstance(reference, str) and reference in live:
         return take_snapshot(manifest, reference)
-    try:
+    with mean_branches_too(manifest, reference):
         return take_snapshot(manifest, branch, reference)
-    except NotFound as missing:
-        if missing.details.get("reference") != reference:
-            raise
-        known = [*live, *list_tag_names(manifest)]
-        raise NotFound(
-            f"no branch, commit, version, date or tag '{reference}'",
-            hint=suggest_similar(str(reference), known) or f"the branches are {', '.join(live)}",
-            details=missing.details,
-        ) from missing
 
 
 def _select_tables(before: Snapshot, after: Snapshot, types: Iterable[str] | None) -> set[str] | None:

@@ -7,10 +7,10 @@ value. All problems are collected and raised together at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
-from omnigraph.errors import Conflict, ParameterError, Violation
+from omnigraph.errors import UNDECIDED, Conflict, ParameterError, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
@@ -97,7 +97,7 @@ class ConflictResolver:
         for conflict in open_ or ():
             undecided = self._match_entry(conflict)
             if undecided is not None and undecided.choose is None:
-                self._add_problem(undecided, f"it is undecided: {conflict.message}")
+                self._add_problem(undecided, f"it is undecided: {conflict.message}", rule=UNDECIDED)
         if self._problems:
             raise build_resolution_error(list(self._problems.values()))
 
@@ -171,7 +171,10 @@ class ConflictResolver:
             return None
         return property_.type
 
-    def _add_problem(self, entry: ResolutionEntry, message: str, property_: str | None = None) -> None:
+    def _add_problem(
+        self, entry: ResolutionEntry, message: str, property_: str | None = None, *, rule: str | None = None
+    ) -> None:
         assert self._resolution is not None
         problem = self._resolution.to_violation(entry, message, property_)
+        problem = problem if rule is None else replace(problem, rule=rule)
         self._problems[entry.line, entry.id, property_, message] = problem

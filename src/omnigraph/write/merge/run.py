@@ -28,6 +28,7 @@ from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import (
     Reference,
     find_commit,
+    mean_branches_too,
     resolve_reference,
     take_snapshot,
 )
@@ -247,7 +248,8 @@ def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run
     if branch is not None and not dry_run:
         heal_branch(manifest, branch)
     with nullcontext() if dry_run else refs_lock(manifest.location, manifest.locks):
-        resolved = resolve_reference(manifest, branch or MAIN, source if branch is None else None)
+        with mean_branches_too(manifest, source):
+            resolved = resolve_reference(manifest, branch or MAIN, source if branch is None else None)
         if resolved.commit is None:
             raise NotFound(f"there is no commit at '{source}' to merge")
         snapshot = take_snapshot(manifest, resolved.branch, None if branch else resolved.commit.id)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ulid import ULID
 
 from omnigraph.arguments import check_path
-from omnigraph.errors import AlreadyExists, ParameterError, StorageError, ValidationError, Violation
+from omnigraph.errors import AlreadyExists, KeyConflict, ParameterError, StorageError, ValidationError, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
 from omnigraph.read.rows import INLINE_PREFIX, PUBLIC_NAMES, BlobValue
@@ -82,7 +82,9 @@ def build_load_error(
     first = found[0]
     position = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
     others = f" (and {len(found) - 1}{' or more' if more else ''} more)" if len(found) > 1 else ""
-    hint = 'nothing was loaded; correct the records, or load the others with on_error "quarantine"'
+    hint = 'nothing was loaded; correct the records, or load the others with on_error="quarantine"'
+    if kind is KeyConflict:
+        hint = 'nothing was loaded; mode="merge" changes what exists, on_error="quarantine" loads the others'
     error = kind(f"{position}{first.message}{others}", found, hint=hint)
     error.details["more"] = more
     if counts:

@@ -1,0 +1,22 @@
+"""Hints of the library in the words of the command line: ``--mode merge`` where it says ``mode="merge"``."""
+
+from __future__ import annotations
+
+import re
+
+_NAMES = "create|engine|format|from_branch|if_commit|indexes|keep|mode|on_error|overwrite|rejects|timeout|txn"
+_TEXT = re.compile(rf'\b({_NAMES})="([^"]*)"')
+_SWITCH = re.compile(rf"\b({_NAMES}|allow_data_loss|confirm|force|rewrite_ids)=True")
+_NO_COLUMN_CHARACTER = re.compile(r'[ "]')
+_IDENTITY = re.compile(r'\bidentity=\{"(\w+)": \[([^\]]*)\]\}')
+
+
+def speak_flags(hint: str) -> str:
+    """Replace arguments of Python functions by the options that a user of the command line types."""
+    hint = _IDENTITY.sub(lambda found: f"--identity {found[1]}={_NO_COLUMN_CHARACTER.sub('', found[2])}", hint)
+    hint = _TEXT.sub(lambda found: f"{_flag(found[1])} {found[2]}", hint)
+    return _SWITCH.sub(lambda found: _flag(found[1]), hint)
+
+
+def _flag(name: str) -> str:
+    return "--yes" if name == "confirm" else f"--{name.replace('_', '-')}"
