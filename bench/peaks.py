@@ -1,14 +1,32 @@
-"""How large processes became, and what they read: this one, and the Java and Python processes that Spark started.
+"""What work on Spark takes: time, memory and reads of this process and of the Java and Python processes below it.
 
-from peaks import cpu_seconds_of_all, peak_mb, peak_mb_of_children, read_mb_of_children
+from peaks import clock, peak_mb, peak_mb_of_children, read_mb_of_children
 """
 
 from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What some work took: seconds of the clock, and of CPU in all processes."""
+
+    seconds: float
+    cpu: float
+
+
+def clock(work: Callable[[], object]) -> Taken:
+    """Measure some work."""
+    cpu, begin = cpu_seconds_of_all(), perf_counter()
+    work()
+    seconds = perf_counter() - begin
+    return Taken(seconds, cpu_seconds_of_all() - cpu)
 
 
 @dataclass(frozen=True, slots=True)

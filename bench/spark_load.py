@@ -35,8 +35,8 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.storage.columns import column_of
 from omnigraph.write.row_values import generate_ids
-from peaks import cpu_seconds_of_all, peak_mb, peak_mb_of_children
-from publish import Promise, milliseconds
+from peaks import Taken, clock, peak_mb, peak_mb_of_children
+from publish import Promise
 from spark_rows import COLUMNS, SCHEMA, Size, write_files
 
 if TYPE_CHECKING:
@@ -192,20 +192,6 @@ def _started(folder: Path) -> SparkSession:
         upsert(graph)
         write_parquet(frames_of(spark, few, "csv"), few / "plain")
     return spark
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What one round took: seconds of the clock, and of CPU."""
-
-    seconds: float
-    cpu: float
-
-
-def clock(work: Callable[[], object]) -> Taken:
-    """Measure some work."""
-    before = cpu_seconds_of_all()
-    return Taken(milliseconds(work) / 1000, cpu_seconds_of_all() - before)
 
 
 def _taken(folder: Path, work: Callable[[Path], object], *, graph: bool) -> Taken:

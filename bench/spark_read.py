@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 
 import omnigraph
 from omnigraph.graph import Graph
-from publish import milliseconds
+from peaks import Taken, clock
 from spark_load import frames_of, load
 from spark_rows import SCHEMA, Size, write_files
 
@@ -50,12 +51,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Medians in seconds, and how many rows the answer has."""
+    """How many rows the answer has, and medians in seconds: of the clock, and of CPU in all processes."""
 
     what: str
     rows: int
-    graph: float
-    parquet: float
+    graph: Taken
+    parquet: Taken
 
 
 def questions(graph: Graph, parquet: DataFrame, some_id: str) -> list[Question]:
@@ -100,10 +101,12 @@ def _cost(question: Question, rounds: int) -> Cost:
     counts = question.graph().count(), question.parquet().count()
     assert counts[0] == counts[1], f"{question.what}: {counts}"
     taken = [
-        (milliseconds(lambda: _drained(question.graph())), milliseconds(lambda: _drained(question.parquet())))
-        for _ in range(rounds)
+        (clock(lambda: _drained(question.graph())), clock(lambda: _drained(question.parquet()))) for _ in range(rounds)
     ]
-    graph, parquet = (median(each) / 1000 for each in zip(*taken, strict=True))
+    graph, parquet = (
+        Taken(median(each.seconds for each in side), median(each.cpu for each in side))
+        for side in zip(*taken, strict=True)
+    )
     return Cost(question.what, counts[0], graph, parquet)
 
 
@@ -112,22 +115,28 @@ def _drained(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def table(size: Size, costs: list[Cost]) -> str:
+def table(size: Size, costs: list[Cost], load_before: float) -> str:
     """Everything as one text table."""
-    lines = [f"{f'{size.edges:,} edges':<32}{'rows':>12}{'graph, s':>12}{'Parquet, s':>12}{'ratio':>10}"]
+    heads = ("rows", "graph, s", "Parquet, s", "ratio", "graph, CPU", "Parquet, CPU", "ratio")
+    lines = [f"{f'{size.edges:,} edges':<32}" + "".join(f"{head:>14}" for head in heads)]
     lines += [
-        f"  {cost.what:<30}{cost.rows:>12,}{cost.graph:>12.2f}{cost.parquet:>12.2f}"
-        f"{f'{cost.graph / cost.parquet:.2f} x':>10}{_judge(cost)}"
+        f"  {cost.what:<30}{cost.rows:>14,}"
+        + "".join(
+            f"{graph:>14.2f}{parquet:>14.2f}{f'{graph / parquet:.2f} x':>14}"
+            for graph, parquet in ((cost.graph.seconds, cost.parquet.seconds), (cost.graph.cpu, cost.parquet.cpu))
+        )
+        + _judge(cost)
         for cost in costs
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, f"load of the machine: {load_before:.1f} before, {os.getloadavg()[0]:.1f} after"])
 
 
 def _judge(cost: Cost) -> str:
+    graph, parquet = cost.graph.seconds, cost.parquet.seconds
     if cost.what == ONE_COLUMN:
-        return f"   ceiling {AGAINST_PARQUET:g} x {'ok' if cost.graph <= AGAINST_PARQUET * cost.parquet else 'MISSED'}"
+        return f"   ceiling {AGAINST_PARQUET:g} x {'ok' if graph <= AGAINST_PARQUET * parquet else 'MISSED'}"
     if cost.what == ONE_ROW:
-        return f"   ceiling {LOOKUP_SECONDS:g} s {'ok' if cost.graph <= LOOKUP_SECONDS else 'MISSED'}"
+        return f"   ceiling {LOOKUP_SECONDS:g} s {'ok' if graph <= LOOKUP_SECONDS else 'MISSED'}"
     return ""
 
 
@@ -142,10 +151,10 @@ def main() -> None:
     options = parser.parse_args()
     if min(options.nodes, options.edges, options.rounds) < 1:
         parser.error("all numbers must be at least 1")
-    size = SMALL if options.small else Size(options.nodes, options.edges)
+    size, load_before = SMALL if options.small else Size(options.nodes, options.edges), os.getloadavg()[0]
     with TemporaryDirectory(prefix="omnigraph-bench-") as folder:
         costs = measure(Path(folder), size, options.rounds)
-    print(json.dumps([asdict(cost) for cost in costs], indent=2) if options.json else table(size, costs))
+    print(json.dumps([asdict(cost) for cost in costs], indent=2) if options.json else table(size, costs, load_before))
 
 
 if __name__ == "__main__":

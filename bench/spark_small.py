@@ -26,7 +26,7 @@ import pyarrow as pa
 
 import omnigraph
 from omnigraph.graph import Graph
-from publish import milliseconds
+from peaks import clock
 from spark_load import frames_of, load
 from spark_rows import SCHEMA, SEED, Size, write_files
 
@@ -117,8 +117,8 @@ def _count(graph: Graph, rounds: int) -> Cost:
 
 
 def _compare(here: Callable[[], object], there: Callable[[], object], rounds: int) -> tuple[float, float]:
-    taken = [(milliseconds(here), milliseconds(there)) for _ in range(rounds)]
-    first, second = (median(each) / 1000 for each in zip(*taken, strict=True))
+    taken = [(clock(here).seconds, clock(there).seconds) for _ in range(rounds)]
+    first, second = (median(each) for each in zip(*taken, strict=True))
     return first, second
 
 
