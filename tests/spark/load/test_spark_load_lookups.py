@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 from uuid import uuid4
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import id_lookup, identity_matching
+from omnigraph.spark.load import id_lookup, identity_matching, set_rules
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.write.load import LoadMode
@@ -99,6 +99,41 @@ def test_what_is_wrong_is_found_where_ids_are_looked_up(
     else:
         graph.spark(spark).load(nodes={"Ship": again}, mode=mode)
         assert graph.spark(spark).nodes("Ship", filter={"name": "again"}).count() == 2
+
+
+def test_a_merge_looks_up_the_unique_values_and_sources_that_it_touches(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    monkeypatch.setattr(identity_matching, "MAX_LOOKED_UP_ROWS", 0)
+    schema = "node Ship { code: String @key  name: String @unique  crew: I64 }  edge Tows: Ship -> Ship @card(0..2)"
+    sg = omnigraph.init(tmp_path / "ships.og", schema).spark(spark)
+    fleet = spark.range(0, SHIPS, 1, 2).selectExpr(
+        "format_string('s%08d', id) as code", "format_string('name %08d', id * 7919) as name", "id as crew"
+    )
+    tows = fleet.selectExpr("concat('t', code) as id", "code as `from`", "'s00000001' as `to`")
+    sg.load(nodes={"Ship": fleet}, edges={"Tows": tows}, indexes="always")
+    monkeypatch.setattr(set_rules, "_query_partitions", _refuse)
+
+    def merge(crew: int) -> int:
+        before = shuffled_bytes(spark)
+        changed = fleet.where(f"crew < {CHANGED}").selectExpr("code", "name", f"crew + {crew} as crew")
+        moved = tows.where(f"`from` < 's{CHANGED:08}'").selectExpr("id", "`from`", f"'s{crew:08}' as `to`")
+        sg.load(nodes={"Ship": changed}, edges={"Tows": moved}, mode="merge", indexes="never")
+        return shuffled_bytes(spark) - before
+
+    looked_up = merge(2)
+    # A value that stays with another row is found where values are looked up.
+    taken = fleet.where("crew = 5").selectExpr("'s00000006' as code", "name", "crew")
+    with pytest.raises(AssertionError, match="SQL"):
+        sg.load(nodes={"Ship": taken}, mode="merge")
+    monkeypatch.setattr(id_lookup, "ROWS_PER_LOOKUP", SHIPS)
+    assert looked_up * 10 < merge(3)
+    assert sg.edges("Tows").where("`to` = 's00000003'").count() == CHANGED
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise AssertionError("rules run as SQL")
 
 
 # --------------------------------------------------------------------------------------------- hubs

@@ -22,13 +22,13 @@ from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.spark.load import set_rules
 from omnigraph.spark.load.changed_table import ChangedSparkTable
-from omnigraph.spark.load.proofs import find_unproven_rules
+from omnigraph.spark.load.merge_proofs import find_unproven_merges
 from omnigraph.spark.shuffle import assign_partitions
 from omnigraph.storage.columns import as_text, join_texts
 from omnigraph.write.load import LoadMode
 from omnigraph.write.rules.set_rules import SetRule
 from tests.selection import daily
-from tests.spark.load.spark_loads import FIRST, content, file_of, new_graph, ship, tow
+from tests.spark.load.spark_loads import FIRST, codes, content, file_of, new_graph, ship, tow
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +54,11 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def watched(
         executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, ChangedSparkTable]
     ) -> tuple[SetRule, ...]:
-        rest = find_unproven_rules(executor, rules, changed)
+        rest = find_unproven_merges(executor, rules, changed)
         found.extend(f"{rule.type}: {rule.rule}" for rule in rest)
         return rest
 
-    monkeypatch.setattr(set_rules, "find_unproven_rules", watched)
+    monkeypatch.setattr(set_rules, "find_unproven_merges", watched)
     return found
 
 
@@ -78,7 +78,10 @@ WRONG: Mapping[LoadMode, tuple[Iterable[Mapping[str, object]], set[str]]] = {
         (ship("a", "one"), ship("d", "one"), tow("a", "nobody"), tow("b", "b"), tow("b", "c")),
         {"Ship: @key(code)", "Ship: @unique(name)", "Tows: edge Tows: Ship -> Ship", "Tows: @card(0..2)"},
     ),
-    "merge": ((ship("d"), ship("d", "twice")), {"Ship: @key(code)"}),
+    "merge": (
+        (ship("d"), ship("d", "twice"), ship("e", "name of c"), tow("b", "b"), tow("b", "c")),
+        {"Ship: @key(code)", "Ship: @unique(name)", "Tows: @card(0..2)"},
+    ),
     "overwrite": ((ship("b"),), {"Tows: edge Tows: Ship -> Ship", "About: edge About: Note -> Ship"}),
 }
 
@@ -103,13 +106,18 @@ def _said(error: ValidationError) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_a_merge_replaces_is_left_to_sql_only_where_it_matters(
+def test_what_a_merge_replaces_is_left_to_sql_only_if_values_move(
     graph: Graph, tmp_path: Path, left: list[str]
 ) -> None:
-    graph.load(file_of(tmp_path / "more.jsonl", (ship("a", "Anna"), tow("a", "b"))), mode="merge", engine="spark")
-    # Which rows keep their names only a join with the incoming ids tells. Ids, and ends, need none.
-    assert set(left) <= {"Ship: @unique(name)", "Tows: @card(0..2)"}
-    assert "Ship: @unique(name)" in left
+    # A ship keeps its name, one gets a name that nobody has, a ship gets a second tow.
+    right = (ship("a", "Anna"), ship("b", crew=7), tow("b", "c"))
+    graph.load(file_of(tmp_path / "more.jsonl", right), mode="merge", engine="spark")
+    assert left == []
+    # The ships exchange their names: only a join with the incoming ids tells that nobody keeps them.
+    moved = (ship("a", "name of b"), ship("b", "Anna"))
+    graph.load(file_of(tmp_path / "moved.jsonl", moved), mode="merge", engine="spark")
+    assert left == ["Ship: @unique(name)"]
+    assert codes(graph) == {"a": "name of b", "b": "Anna", "c": "name of c"}
 
 
 # --------------------------------------------------------------------------------------------- one part

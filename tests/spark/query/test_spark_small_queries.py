@@ -18,6 +18,7 @@ from omnigraph.spark import sized_frames
 from omnigraph.spark.query import run
 from omnigraph.spark.source import SparkSnapshot
 from omnigraph.storage.filters import Condition
+from tests.selection import daily
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,6 +151,38 @@ def test_conditions_and_columns_of_the_plan_go_into_the_scan(
     ]
 
 
+WALKS = (
+    ("$a: Ship  $a $t:tows $b } return { $t.since as since, count($a) as n", 0),
+    ("$a: Ship  $a tows $b } return { $a.id as a, $b.id as b", 0),
+    ("$b: Ship  $a tows $b } return { $b.id as b, $a.id as a", 0),
+    ("$a: Ship  $a <tows> $b } return { $a.id as a, $b.id as b", 0),
+    ("$a: Ship  $a tows $b } return { $a.id as a, $b.name as name", 1),
+    ("$a: Ship { crew: 7 }  $a tows $b } return { $a.id as a, $b.id as b", 1),
+    ("$a: Ship  $a tows{2,3} $b } return { $a.id as a, $b.id as b", 1),
+)
+"""What is matched and returned, and how often ships are read."""
+
+
+@pytest.mark.parametrize(("text", "nodes"), daily(WALKS, WALKS[1:5:3], lambda each: each[0]))
+def test_nodes_of_which_only_the_ids_are_used_are_not_read_beside_their_edges(
+    graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str, nodes: int
+) -> None:
+    scans: list[str] = []
+    rows = SparkSnapshot.rows
+
+    def watch(tables: SparkSnapshot, type_: NodeType | EdgeType, *given: Any, **options: Any) -> DataFrame:
+        scans.append(type_.name)
+        return rows(tables, type_, *given, **options)
+
+    monkeypatch.setattr(SparkSnapshot, "rows", watch)
+    query = f"query q() {{ match {{ {text} }} }}"
+    found = graph.spark(spark).query(query, engine="spark").collect()
+    assert scans.count("Ship") == nodes
+    assert sorted(tuple(row.asDict().values()) for row in found) == sorted(
+        tuple(row.values()) for row in graph.query(query).rows
+    )
+
+
 # ------------------------------------------------------------------------------------------------ how rows are joined
 
 
@@ -157,7 +190,9 @@ def test_joins_follow_the_size_of_the_data_and_not_the_settings_of_the_session(
     graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sg, before = graph.spark(spark), dict(spark.conf.getAll)
-    text = "query q() { match { $a: Ship  $a $t:tows $b } return { $b.code as code, $t.since as since } }"
+    text = (
+        "query q() { match { $a: Ship  $a $t:tows $b } return { $a.crew as crew, $b.code as code, $t.since as since } }"
+    )
     few = plan_of(sg.query(text, engine="spark"))
     assert "Exchange hashpartitioning" not in few
     assert few.count("BroadcastHashJoin") == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -43,10 +43,16 @@ class RowReader:
 
     def read(self, table: Table, fragments: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read the rows of some fragments. The table of a lagging branch may lack columns."""
-        stored = set(table.schema.names)
-        # The id gives the number of rows if the table has none of the columns.
-        names = dict.fromkeys(name for name in (*columns, "id") if name in stored)
-        for batch in table.scan(list(names), in_fragments=fragments):
+        return self._convert(table, table.scan(_list_stored(table, columns), in_fragments=fragments), columns)
+
+    def find(self, table: Table, filter_: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read the rows that match a filter."""
+        return self._convert(table, table.scan(_list_stored(table, columns), filter=filter_), columns)
+
+    def _convert(
+        self, table: Table, batches: Iterable[pa.RecordBatch], columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
             kept = (
                 batch.filter(is_not_among(column_of(batch, "id"), self.excluded_ids))
                 if len(self.excluded_ids)
@@ -63,6 +69,12 @@ class RowReader:
             else:
                 converted[name] = read_declared_column(self.type, lag, rows, name, type_)
         return pa.record_batch(converted)
+
+
+def _list_stored(table: Table, columns: Sequence[str]) -> list[str]:
+    """List those of some columns that a table has, and the id: it gives the number of rows if there is no other."""
+    stored = set(table.schema.names)
+    return list(dict.fromkeys(name for name in (*columns, "id") if name in stored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +178,10 @@ class ChangedSparkTable:
             case _:
                 return self._pack_rows(self.pinned(), relation, packer)
         return joined.mapInArrow(packer.pack_batches, PACK_COLUMNS)
+
+    def pack_pinned(self, relation: Relation, packer: Packer) -> DataFrame:
+        """Read and pack all rows of the pinned version as a relation, also those that are replaced."""
+        return self._pack_rows(self.pinned(), relation, packer)
 
     def size_relation(self, relation: Relation) -> int:
         """Return the size of a relation in bytes, at most."""

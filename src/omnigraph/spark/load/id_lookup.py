@@ -27,8 +27,13 @@ _MIN_IDS_PER_TASK: Final = 5_000
 
 def can_look_up_ids(table: Table, count: int) -> bool:
     """Return whether looking up this many ids costs less than reading and shuffling all of them."""
+    return can_look_up_texts(table, "id", count)
+
+
+def can_look_up_texts(table: Table, column: str, count: int) -> bool:
+    """Return whether looking up this many texts of a column costs less than reading and shuffling all of them."""
     is_small = count * ROWS_PER_LOOKUP <= table.count_rows()
-    return is_small and can_list_values(table, "id", count, ROWS_PER_LOOKUP)
+    return is_small and can_list_values(table, column, count, ROWS_PER_LOOKUP)
 
 
 def divide_by_ids(rows: DataFrame, count: int, parallelism: int) -> DataFrame:

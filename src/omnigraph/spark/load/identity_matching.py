@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 MAX_LOOKED_UP_ROWS: Final = 100_000
 """Up to this many rows are looked up by this process, if an index helps or they are very few."""
+INDEX_CACHE_BYTES: Final = 64 * 1024 * 1024
+"""Values are looked up in order, so a page of an index is not needed again: this process need not keep all of them."""
 _ROWS_PER_PARTITION: Final = 500_000
 _DIGEST_BYTES: Final = 160
 """The size of the digests of a row, about."""
@@ -91,7 +93,8 @@ def match_stored_rows(
     """Return the incoming rows without those that a table has already, and with the ids of those that they replace."""
     staged = cast("DistributedRows", rows.storage)
     if rows.positions.count <= MAX_LOOKED_UP_ROWS and can_match_by_lookup(table, rows, identity):
-        return _write_identified(scratch, rows, match_locally(table, rows, identity))
+        found = match_locally(table.with_index_cache(INDEX_CACHE_BYTES), rows, identity)
+        return _write_identified(scratch, rows, found)
     layout = FragmentLayout(staged.own_fragments)
     frames = [
         _pair_rows(executor, table, staged, _MatchTask(basis, rows.generated, layout), rows)

@@ -91,7 +91,8 @@ def complete_rows(
     """Return the partial rows that change their stored rows, completed; the others are unchanged or unmatched."""
     is_small = rows.positions.count <= identity_matching.MAX_LOOKED_UP_ROWS
     if is_small and (table is None or can_match_by_lookup(table, rows, identity)):
-        return _write_completed(scratch, rows, complete_locally(table, rows, identity))
+        bounded = None if table is None else table.with_index_cache(identity_matching.INDEX_CACHE_BYTES)
+        return _write_completed(scratch, rows, complete_locally(bounded, rows, identity))
     staged = cast("DistributedRows", rows.storage)
     layout = FragmentLayout(staged.own_fragments)
     targets = [_list_fragments(executor, layout)]

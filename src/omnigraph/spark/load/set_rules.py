@@ -22,6 +22,7 @@ from omnigraph.language.schema import Catalog
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RuleTable, StoredSparkTable
+from omnigraph.spark.load.merge_proofs import find_unproven_merges
 from omnigraph.spark.load.proofs import find_unproven_rules
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import SizedFrame, count_partitions
@@ -102,7 +103,8 @@ def _plan_rules(
         for relation in rule.relations
         if changed[relation.table_key].depends_on_pin(relation.part)
     )
-    return _PlannedRules(find_unproven_rules(executor, triggered, changed), changed, reads)
+    unproven = find_unproven_merges(executor, find_unproven_rules(executor, triggered, changed), changed)
+    return _PlannedRules(unproven, changed, reads)
 
 
 @dataclass(frozen=True, slots=True)

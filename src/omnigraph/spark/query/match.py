@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from omnigraph.language.query import Predicate
+from omnigraph.language.query import Predicate, TraversalDirection
 from omnigraph.language.query.plan import (
     Connect,
     ConnectEdges,
@@ -33,6 +33,7 @@ from omnigraph.language.query.plan import (
     With,
     Without,
 )
+from omnigraph.language.schema import EdgeType
 from omnigraph.read.match import Leaf, StepPlan, build_spine, plan_ranked_scan, split_predicates
 from omnigraph.spark.query.evaluation import evaluate_predicate
 from omnigraph.spark.query.fusion import fuse
@@ -50,7 +51,7 @@ from omnigraph.spark.query.match_rows import (
 from omnigraph.spark.query.paths import find_paths
 from omnigraph.spark.query.requirements import RequiredAttributes, find_required_attributes
 from omnigraph.spark.query.search import rank_key, scan_entities
-from omnigraph.spark.query.walk import NodePairs, find_destinations, orient_edges
+from omnigraph.spark.query.walk import NodePairs, find_destinations, find_hops, orient_edges
 from omnigraph.spark.sized_frames import JoinKind, SizedFrame, hint_join
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
@@ -63,13 +64,18 @@ def execute_match(
 ) -> MatchRows:
     """Return the rows of a match; ``outer`` are the rows that the inner plan of a block starts from."""
     spine = build_spine(plan, frozenset())
-    first = spine.steps[0].plan if spine.steps else None
+    steps = list(spine.steps)
+    first = steps[0].plan if steps else None
     best = _scan_best(first, required, context) if isinstance(first, TopRanked) else None
-    rows = best or _execute_leaf(spine.leaf, required, context, outer)
+    if isinstance(first, Expand | ExpandEdges) and _is_given_by_edges(spine.leaf, first, required, context):
+        rows = _start_at_edges(first, required, context)
+        del steps[0]
+    else:
+        rows = best or _execute_leaf(spine.leaf, required, context, outer)
     # Consecutive blocks all start from the rows before the first of them. If each started from the result of the
     # previous one, Spark would compute that one again.
     before_blocks = rows
-    for step in spine.steps:
+    for step in steps:
         if isinstance(step.plan, Optional):
             rows = before_blocks = _join_optional(step.plan, rows, required, context)
         elif isinstance(step.plan, With | Without | Mark):
@@ -175,17 +181,50 @@ def _expand(
     required: RequiredAttributes,
     context: SparkQueryContext,
 ) -> MatchRows:
-    found = rows.join(
-        pairs.sized,
-        [(rows.id_of(plan.source), pairs.source)],
-        {**pairs.slots, (plan.destination, ID): pairs.destination},
-        context,
-    )
+    bound = {**pairs.slots, (plan.destination, ID): pairs.destination}
+    found = rows.join(pairs.sized, [(rows.id_of(plan.source), pairs.source)], bound, context)
+    return _join_destinations(plan, found, required, context)
+
+
+def _is_given_by_edges(
+    leaf: Leaf, plan: Expand | ExpandEdges, required: RequiredAttributes, context: SparkQueryContext
+) -> bool:
+    """Return whether one hop from all nodes of a type, of which only the ids are used, is what its edges say."""
+    if not isinstance(leaf, NodeScan) or leaf.predicates or required.get(leaf.variable) or plan.source != leaf.variable:
+        return False
+    if isinstance(plan, ExpandEdges):
+        walked = [(plan.edge_type, plan.direction)]
+    elif plan.minimum == plan.maximum == 1 and (plan.path is None or not required.get(plan.path)):
+        walked = [(step.edge_type, step.direction) for step in plan.steps]
+    else:
+        return False
+    return all(_starts_at(context.query.catalog.edges[edge], direction, leaf.node_type) for edge, direction in walked)
+
+
+def _starts_at(edge: EdgeType, direction: TraversalDirection, node_type: str) -> bool:
+    """Return whether an edge that is walked in a direction begins at nodes of a type, and at no others."""
+    begins = {TraversalDirection.OUT: {edge.from_type}, TraversalDirection.IN: {edge.to_type}}
+    return begins.get(direction, {edge.from_type, edge.to_type}) == {node_type}
+
+
+def _start_at_edges(plan: Expand | ExpandEdges, required: RequiredAttributes, context: SparkQueryContext) -> MatchRows:
+    """Return the rows of one hop from all nodes of a type. The nodes are not read: every edge begins at one."""
+    pairs = _scan_edges(plan, required, context) if isinstance(plan, ExpandEdges) else find_hops(plan, context)
+    slots = {(plan.source, ID): pairs.source, **pairs.slots, (plan.destination, ID): pairs.destination}
+    found = MatchRows(pairs.frame.select(*slots.values()), slots, pairs.max_rows, pairs.row_bytes)
+    return _join_destinations(plan, found, required, context)
+
+
+def _join_destinations(
+    plan: Expand | ExpandEdges, found: MatchRows, required: RequiredAttributes, context: SparkQueryContext
+) -> MatchRows:
+    """Join the properties of destinations that are used, and keep those that satisfy the predicates."""
     if not (plan.predicates or required.get(plan.destination)):
         # Every edge ends at a node, and the edge has its id.
         return found
     nodes = _scan_nodes(plan.destination, plan.destination_type, plan.predicates, required, context)
-    joined = found.join(nodes.sized, [(pairs.destination, nodes.id_of(plan.destination))], nodes.slots, context)
+    ends = [(found.id_of(plan.destination), nodes.id_of(plan.destination))]
+    joined = found.join(nodes.sized, ends, nodes.slots, context)
     # Of each id there is one node.
     return replace(joined, max_rows=found.max_rows)
 

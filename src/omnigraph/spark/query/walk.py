@@ -47,12 +47,18 @@ class NodePairs:
 
 def find_destinations(plan: Expand | Connect, rows: MatchRows, context: SparkQueryContext) -> NodePairs:
     """Return the distinct pairs of source nodes and the destinations that the step finds for them."""
+    if plan.minimum == plan.maximum == 1:
+        return find_hops(plan, context)
     hop = _scan_hops(plan.steps, context)
     if plan.maximum is not None and plan.minimum > plan.maximum:
         return hop.without_rows()
-    if plan.minimum == plan.maximum == 1:
-        return replace(hop, frame=_remove_duplicates(hop, context))
     return _walk(start_at(plan.source, rows, context), hop, plan, context)
+
+
+def find_hops(plan: Expand | Connect, context: SparkQueryContext) -> NodePairs:
+    """Return the distinct pairs of nodes that one hop connects, from all nodes."""
+    hop = _scan_hops(plan.steps, context)
+    return replace(hop, frame=_remove_duplicates(hop, context))
 
 
 def _remove_duplicates(pairs: NodePairs, context: SparkQueryContext) -> DataFrame:

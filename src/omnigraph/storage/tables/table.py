@@ -135,6 +135,14 @@ class Table:
         """Return the same table through a separate handle, without asking the storage."""
         return replace(self, handle=self.dataset.checkout_version(self.version))
 
+    def with_index_cache(self, size: int) -> Table:
+        """Return the same table with caches of its own, which keep at most so many bytes of its indexes.
+
+        The caches of a graph may grow to gigabytes: right for queries, too much for a lookup of many scattered values.
+        """
+        access = replace(self.access, session=Session(index_cache_size_bytes=size))
+        return _reopen(self.uri, self.branch, self.version, access, self.lag)
+
     @property
     def is_local(self) -> bool:
         """Whether the table lies in a local folder."""
