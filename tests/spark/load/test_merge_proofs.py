@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from omnigraph.language.schema import TableKey, parse_schema
-from omnigraph.spark.load.merge_proofs import _PartitionCheck, _run_checks, _Side
+from omnigraph.spark.load.merge_proofs import _PartitionCheck, _run_checks, _MergeSide
 from omnigraph.spark.shuffle import Packer
 from omnigraph.write.rules import RuleKind, SetRule, list_set_rules, query_violations
 
@@ -52,7 +52,7 @@ def is_proven(rule: SetRule, incoming: Pairs, stored: Pairs, partitions: int) ->
     """Run the check of a rule in the partitions of a shuffle."""
     check = _PartitionCheck(rule.relations[0], LIMITS[rule.kind], None)
     packs: dict[int, list[pa.RecordBatch]] = {number: [] for number in range(partitions)}
-    for side, rows in zip(_Side, (incoming, stored), strict=True):
+    for side, rows in zip(_MergeSide, (incoming, stored), strict=True):
         packer = Packer(0, side, rule.relations[0].join_column, partitions)
         for pack in packer.pack(to_table(rule.relations[0].columns, rows)):
             packs[pack["partition"][0].as_py()].append(pack)

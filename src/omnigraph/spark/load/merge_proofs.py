@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _FAILED: Final = pa.schema([pa.field("check", pa.int32())])
 
 
-class _Side(IntEnum):
+class _MergeSide(IntEnum):
     """The streams of a check."""
 
     INCOMING = 0
@@ -74,9 +74,9 @@ class _MergeCheck:
     def pack(self, number: int, partitions: int) -> Iterator[DataFrame]:
         """Yield the rows, packed by their values."""
         key = self.incoming.join_column
-        yield self.table.pack_relation(self.incoming, Packer(number, _Side.INCOMING, key, partitions))
+        yield self.table.pack_relation(self.incoming, Packer(number, _MergeSide.INCOMING, key, partitions))
         if self.lookup is None:
-            yield self.table.pack_pinned(self.stored, Packer(number, _Side.STORED, key, partitions))
+            yield self.table.pack_pinned(self.stored, Packer(number, _MergeSide.STORED, key, partitions))
 
 
 def find_unproven_merges(
@@ -171,8 +171,8 @@ def _run_checks(checks: Sequence[_PartitionCheck], batches: Iterable[pa.RecordBa
         failed = [
             number
             for number, check in enumerate(checks)
-            if (number, _Side.INCOMING) in received
-            and not check.holds(*(_to_table(check.relation, received.get((number, side))) for side in _Side))
+            if (number, _MergeSide.INCOMING) in received
+            and not check.holds(*(_to_table(check.relation, received.get((number, side))) for side in _MergeSide))
         ]
     yield pa.RecordBatch.from_arrays([pa.array(failed, pa.int32())], schema=_FAILED)
 
