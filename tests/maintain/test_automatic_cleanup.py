@@ -15,7 +15,7 @@ from omnigraph.cli import detached_upkeep
 from omnigraph.cli.app import main
 from omnigraph.errors import ChangeGap, HistoryGone, OmniGraphError, ParameterError, ReadOnly, StorageError
 from omnigraph.graph import Graph
-from omnigraph.maintain import automatic_cleanup, cleanup_turns
+from omnigraph.maintain import automatic_cleanup, cleanup_times, cleanup_turns
 from omnigraph.maintain.automatic_cleanup import clean_up_if_due, find_due
 from omnigraph.storage.location import Location
 from tests.crash import fresh_copy, kill_at, record, some_crashes
@@ -288,7 +288,7 @@ def test_on_an_object_store(s3_location: Location) -> None:
         add(graph, f"p{number}")
     settle(graph)
     again = omnigraph.open(s3_location.uri, storage_options=options)
-    graph._manifest.objects.delete(automatic_cleanup.MARK)
+    graph._manifest.objects.delete(cleanup_times.FILE)
     head = add(again, "q")
     settle(again)
     assert readable(again) == [head]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import omnigraph
 from omnigraph.errors import NotFound
+from omnigraph.maintain.automatic_cleanup import clean_up_if_due
 from omnigraph.maintain.health import IndexHealth, TableHealth
 from omnigraph.storage.tables import IndexKind
 from tests import crash
@@ -52,3 +54,21 @@ def test_a_write_that_was_killed_is_counted_until_the_next_one(tmp_path: Path) -
     assert omnigraph.open(root, "ro").health().sidecars == 1
     omnigraph.open(root).mutate(ADD, params={"code": "next"})
     assert omnigraph.open(root, "ro").health().sidecars == 0
+
+
+def test_when_the_graph_was_last_cleaned_up(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g.og", SCHEMA)
+    graph.cleanup(1)
+    assert graph.health().last_cleanup is None
+    began = datetime.now(UTC)
+    graph.cleanup(1, confirm=True)
+    by_hand = graph.health().last_cleanup
+    assert by_hand is not None
+    assert began <= by_hand <= datetime.now(UTC)
+    automatic = omnigraph.open(tmp_path / "g.og", keep="1s")
+    assert clean_up_if_due(automatic._manifest, "1s") is not None, "a cleanup by hand is not one by age"
+    last = automatic.health().last_cleanup
+    assert last is not None
+    assert last > by_hand
+    (tmp_path / "g.og" / "__cleanup.json").write_text("{")
+    assert graph.health().last_cleanup is None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.errors import (
@@ -246,7 +247,12 @@ def test_upkeep_of_all_kinds(graph: Graph) -> None:
     assert (after.rows, after.fragments, after.deleted_rows, after.uncovered_rows) == (5, 1, 0, 0)
     preview = graph.cleanup(1, timedelta(seconds=0))
     assert not preview.confirmed
+    assert graph.health().last_cleanup is None, "it was only looked at"
+    began = datetime.now(UTC)
     assert graph.cleanup(keep=1, older_than="0s", confirm=True).confirmed
+    cleaned = graph.health().last_cleanup
+    assert cleaned is not None
+    assert began <= cleaned <= datetime.now(UTC)
     assert graph.repair().drifts == ()
     assert graph.verify().findings == ()
     with pytest.raises(ParameterError, match="keep"):
@@ -278,6 +284,46 @@ def test_an_export_to_a_file(graph: Graph, tmp_path: Path) -> None:
     lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines(keepends=True)
     assert lines == list(graph.export(types=["Person", "Knows"]))
     assert (result.nodes, result.edges, result.commit) == ({"Person": 2}, {"Knows": 0}, graph.commits()[0])
+
+
+def test_an_export_to_parquet_is_the_same_files(local: Graph, remote: Graph, tmp_path: Path) -> None:
+    results = [
+        graph.export(tmp_path / name, branch="dev/a", format="parquet")
+        for name, graph in (("local", local), ("remote", remote))
+    ]
+    assert [replace(result, path=None) for result in results[1:]] == [replace(results[0], path=None)]
+    files = sorted(path.relative_to(tmp_path / "local") for path in (tmp_path / "local").rglob("*.parquet"))
+    assert [str(path.parent) for path in files] == ["edge/In", "edge/Knows", "node/Person", "node/Slot"]
+    for path in files:
+        ours, theirs = (pq.read_table(tmp_path / name / path) for name in ("local", "remote"))
+        assert ours.equals(theirs, check_metadata=True), path
+    people = pq.read_table(tmp_path / "remote" / "node" / "Person" / "00000.parquet")
+    assert b"hello" in people.column("photo").to_pylist()
+
+
+def test_an_export_that_is_refused_leaves_nothing(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(AlreadyExists):
+        graph.export(tmp_path / "full", format="parquet")
+    with pytest.raises(ParameterError, match="Parquet is a folder of files"):
+        graph.export(io.BytesIO(), format="parquet")
+    for wrong in (lambda: graph.export(format="xml"), lambda: graph.export(tmp_path / "out", format="xml")):  # pyright: ignore[reportArgumentType, reportCallIssue]  a wrong call
+        with pytest.raises(ParameterError, match="format is 'xml'"):
+            wrong()
+    with pytest.raises(NotFound, match="no type 'Nobody'"):
+        graph.export(tmp_path / "out", types=["Nobody"], format="parquet")
+    assert {path.name for path in tmp_path.iterdir()} == {"full"}
+
+
+def test_settings_are_read_and_changed(graph: Graph) -> None:
+    before = graph.settings()
+    assert (before.keep, before.lock) == ("off", "flock")
+    changed = graph.change_settings(keep="30d")
+    assert changed == replace(before, keep="30d") == graph.settings() == graph.change_settings()
+    with pytest.raises(ParameterError, match="keep is 'soon'"):
+        graph.change_settings(keep="soon")
+    assert graph.settings() == changed
 
 
 # --------------------------------------------------------------------------------------------- the class

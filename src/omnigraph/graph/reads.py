@@ -212,6 +212,7 @@ class ReadVerbs(GraphBase):
         timeout: Timeout = None,
     ) -> Iterator[str] | rows.ExportResult:
         """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL."""
+        rows.check_export(target, format)
         chosen = rows.plan_export(*self._read(branch, at), types)
         return rows.export_lines(chosen, format) if target is None else rows.export_to(chosen, target, format)
 

@@ -8,31 +8,20 @@ may take: tags, heads of branches, merge bases and the last hour stay, whatever 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.maintain.cleanup import Cleaned, cleanup
+from omnigraph.maintain.cleanup_times import keep_cleanup_begin, read_cleanup_times
 from omnigraph.maintain.retention import READER_GRACE
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.settings import parse_keep, read_current_settings
-from omnigraph.storage.records import INSTANT, MalformedRecord, RecordCodec, required
 
 _log = logging.getLogger("omnigraph")
 
-MARK: Final = "__cleanup.json"
-"""When the last automatic cleanup began."""
 _RUNS_PER_AGE: Final = 10
 _SHORTEST, _LONGEST = timedelta(minutes=10), timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    began_at: datetime
-
-
-_CODEC: Final = RecordCodec(_Mark, (required("began_at", INSTANT),))
 
 
 def clean_up_if_due(manifest: Manifest, chosen: str | None = None) -> Cleaned | None:
@@ -45,7 +34,7 @@ def clean_up_if_due(manifest: Manifest, chosen: str | None = None) -> Cleaned | 
     if kept is None:
         return None
     # First the mark: others need not do the same meanwhile, and one that dies is followed by the next in its time.
-    manifest.objects.put(MARK, _CODEC.dumps(_Mark(now)))
+    keep_cleanup_begin(manifest.objects, now)
     done = cleanup(manifest, None, kept, confirm=True, grace=READER_GRACE)
     _log.info("automatic cleanup kept %d commits and freed %d bytes", done.commits_kept, done.bytes)
     return done
@@ -67,16 +56,7 @@ def find_due(manifest: Manifest, now: datetime, chosen: str | None = None) -> ti
     if kept is None:
         return None
     interval = min(_LONGEST, max(_SHORTEST, kept / _RUNS_PER_AGE))
-    began_at = _read_mark(manifest)
+    began_at = read_cleanup_times(manifest.objects).began_at
     # A mark in the future was written by a clock that was wrong.
     is_recent = began_at is not None and abs(now - began_at) < interval
     return None if is_recent else kept
-
-
-def _read_mark(manifest: Manifest) -> datetime | None:
-    data = manifest.objects.get(MARK)
-    try:
-        return None if data is None else _CODEC.loads(data).began_at
-    except MalformedRecord:
-        # Torn by a power cut. Nothing depends on it but when the next cleanup begins.
-        return None

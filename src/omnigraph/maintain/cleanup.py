@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 from omnigraph.defaults import COMMITS_TO_KEEP
 from omnigraph.errors import NotFoundError, ParameterError, StorageError
+from omnigraph.maintain.cleanup_times import keep_cleanup_end
 from omnigraph.maintain.cleanup_turns import LONGEST_TURN_SECONDS, TURN_SECONDS, CleanupTurns
 from omnigraph.maintain.orphans import (
     STALE_AFTER,
@@ -108,6 +109,8 @@ def cleanup(
         counts[each.kind] += each.count
         sizes[each.kind] += each.bytes
     reclaimed = tuple(Reclaimed(kind, counts[kind], sizes[kind]) for kind in ReclaimKind if counts[kind])
+    if confirm:
+        keep_cleanup_end(manifest.objects, datetime.now(UTC))
     return Cleaned(confirm, len(turns.plan.commits), turns.plan.others, reclaimed)
 
 

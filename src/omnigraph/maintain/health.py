@@ -6,8 +6,10 @@ Reads metadata only: no row, and nothing is healed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from omnigraph.language.schema import TableKey
+from omnigraph.maintain.cleanup_times import read_cleanup_times
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.references import take_snapshot
@@ -50,7 +52,8 @@ class Health:
     """The state of a graph, seen on one branch.
 
     ``sidecars`` counts the writes that are under way, or that a dead process left: the next writer ends those.
-    ``commits`` and ``manifest_rows`` are those of the branch.
+    ``commits`` and ``manifest_rows`` are those of the branch. ``last_cleanup`` is when the last confirmed or automatic
+    cleanup of the graph ended.
     """
 
     branch: str
@@ -60,6 +63,7 @@ class Health:
     commits: int
     manifest_rows: int
     tables: tuple[TableHealth, ...]
+    last_cleanup: datetime | None = None
 
 
 def describe_health(manifest: Manifest, branch: str = MAIN) -> Health:
@@ -80,6 +84,7 @@ def describe_health(manifest: Manifest, branch: str = MAIN) -> Health:
         len(manifest.view(branch, with_lineage=True).history),
         manifest.open(branch).count_rows(),
         tuple(tables),
+        read_cleanup_times(manifest.objects).ended_at,
     )
 
 

@@ -14,7 +14,6 @@ from omnigraph.language.schema import STRICTER_THAN_0_8, Schema, parse_schema
 from omnigraph.language.source import Source
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
-from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.remote.connection import Connection, Fields, Request, make_key
 from omnigraph.remote.results import RemoteSnapshot, to_snapshot_of_wire
@@ -135,7 +134,7 @@ def _place(branch: str, at: Reference | None) -> dict[str, Json]:
 
 def place_of(branch: str, at: Reference | None) -> dict[str, Json]:
     """Return the fields that say what to read."""
-    found = _place(branch or MAIN, at)
+    found = _place(branch, at)
     return {name: value for name, value in found.items() if value is not None}
 
 

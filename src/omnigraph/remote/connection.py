@@ -17,8 +17,16 @@ import orjson
 import pyarrow as pa
 from typing_extensions import Buffer
 
+from omnigraph.arguments import check_text
 from omnigraph.deadlines import check_deadline, find_remaining_seconds, observe
-from omnigraph.errors import DeadlineExceeded, Json, OmniGraphError, OutcomeUnknown, ServerUnavailable
+from omnigraph.errors import (
+    DeadlineExceeded,
+    Json,
+    OmniGraphError,
+    OutcomeUnknown,
+    ParameterError,
+    ServerUnavailable,
+)
 from omnigraph.remote.error_bodies import UNREACHABLE_HINT, make_unreachable, to_error
 from omnigraph.remote.graph_url import GraphUrl
 
@@ -139,21 +147,28 @@ class Connection:
         """Send a request and return a good answer; anything else is raised."""
         check_deadline()
         remaining = find_remaining_seconds()
-        content = asked.content() if asked.content is not None else _encode_body(asked.body)
+        # Before it is opened: what cannot be sent has opened nothing.
+        parameters, body = httpx.QueryParams(_to_parameters(asked.query)), _encode_body(asked.body)
+        content = body if asked.content is None else asked.content()
         wait = min(_LONGEST_SECONDS, (remaining or _LONGEST_SECONDS) + _GRACE_SECONDS)
         timeout = httpx.Timeout(wait, connect=min(_CONNECT_SECONDS, wait))
-        request = self._client.build_request(
-            asked.method,
-            asked.path,
-            params=httpx.QueryParams(_to_parameters(asked.query)),
-            content=content,
-            headers=_list_headers(asked, key, remaining),
-            timeout=timeout,
-        )
         try:
+            request = self._client.build_request(
+                asked.method,
+                asked.path,
+                params=parameters,
+                content=content,
+                headers=_list_headers(asked, key, remaining),
+                timeout=timeout,
+            )
             answer = self._client.send(request, stream=stream)
             if not answer.is_success:
                 answer.read()
+        except httpx.InvalidURL as error:
+            raise ParameterError(
+                f"the request for '{asked.path.rpartition('/')[2]:.200}' does not fit into a URL: {error}",
+                hint="use query() with a parameter for long values",
+            ) from error
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             raise _Broken(
                 f"{self.url.origin} cannot be reached: {error}", was_sent=False, hint=_hint_at(error)
@@ -173,7 +188,15 @@ class Connection:
 
 
 def _encode_body(body: Fields | None) -> bytes | None:
-    return None if body is None else orjson.dumps(body)
+    return None if body is None else encode_json(body)
+
+
+def encode_json(value: Json) -> bytes:
+    """Return a value as JSON. Half of a surrogate pair and a number of more than 64 bits cannot be sent."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise ParameterError(f"a value cannot be sent: {error}", hint="give whole characters and smaller numbers") from error
 
 
 def _list_headers(asked: Request, key: str | None, remaining: float | None) -> dict[str, str]:
@@ -221,11 +244,13 @@ def _to_parameters(query: Mapping[str, Json]) -> list[tuple[str, str | int | flo
     pairs = (
         (name, each)
         for name, value in query.items()
-        for each in (cast("list[Json]", value) if isinstance(value, list | tuple) else [value])
+        # An empty text stands for a list without members: without any, it would not be given.
+        for each in (cast("list[Json]", value) or [""] if isinstance(value, list | tuple) else [value])
     )
-    return [
-        (name, str(each).lower() if isinstance(each, bool) else str(each)) for name, each in pairs if each is not None
-    ]
+    found = [(name, str(each).lower() if isinstance(each, bool) else str(each)) for name, each in pairs if each is not None]
+    for name, text in found:
+        check_text(name, text)
+    return [(name, text) for name, text in found]
 
 
 def _parse(answer: httpx.Response) -> Fields:

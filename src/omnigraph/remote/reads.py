@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from io import TextIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, overload
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import CarriedDeadlines, Timeout, observe_timeouts
 from omnigraph.errors import Json, NotFound, OmniGraphError, ParameterError, Unsupported
+from omnigraph.language.schema import TableKey, split_by_kind
 from omnigraph.language.source import Source
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
@@ -24,7 +24,7 @@ from omnigraph.read.memory import MemoryLimit
 from omnigraph.read.profile import Profile
 from omnigraph.read.result import Result
 from omnigraph.remote.base import MEMORY_REASON, RemoteBase, list_objects, place_of
-from omnigraph.remote.connection import ARROW, NDJSON, OCTETS, Fields, Request
+from omnigraph.remote.connection import ARROW, NDJSON, OCTETS, ByteStream, Fields, Request, encode_json
 from omnigraph.remote.results import (
     RemoteRows,
     RemoteScan,
@@ -132,7 +132,7 @@ class RemoteReads(RemoteBase):
     ) -> RemoteScan:
         query: dict[str, Json] = {"entity": kind, "type": name, **place_of(branch, at)}
         if given is not None:
-            query["filter"] = orjson.dumps(to_json_value(given)).decode()
+            query["filter"] = encode_json(to_json_value(given)).decode()
         if columns is not None:
             if not columns or any("," in column for column in columns):
                 raise ParameterError(f"columns is {list(columns)!r}", hint="name the columns, or leave it out")
@@ -160,6 +160,9 @@ class RemoteReads(RemoteBase):
         """Return the id of a node. Only a key that is not a text needs the schema."""
         if isinstance(key, str):
             return key
+        return rows.resolve_id(rows.require_node_type(self._schema_for(branch, at).catalog, name), key)
+
+    def _resolve_any(self, name: str, key: rows.Key, branch: str, at: Reference | None) -> str:
         return rows.resolve_id(rows.require_type(self._schema_for(branch, at).catalog, name), key)
 
     def neighbors(
@@ -218,7 +221,7 @@ class RemoteReads(RemoteBase):
         """Read a blob, whole or in part; None if there is no blob."""
         query: dict[str, Json] = {
             "type": name,
-            "id": self._resolve(name, id, branch, at),
+            "id": id if isinstance(id, str) else self._resolve_any(name, id, branch, at),
             "property": property,
             **place_of(branch, at),
         }
@@ -284,31 +287,39 @@ class RemoteReads(RemoteBase):
         *,
         timeout: Timeout = None,
     ) -> Iterator[str] | rows.ExportResult:
-        """Export the graph, or some types, as lines of JSON, to a path or an open stream; or yield the lines."""
-        if format != "jsonl":
-            raise Unsupported("a server exports lines of JSON", hint='use format="jsonl", or nodes(...).to_arrow()')
-        body: dict[str, Json] = place_of(branch, at)
-        if types is not None:
-            body["type_names"] = list(types)
-        stream = self._connection.open_stream(Request("POST", "export", body=body, accept=NDJSON))
+        """Export the graph, or some types, to a path or an open stream; or yield lines of JSON."""
+        rows.check_export(target, format)
+        if types is not None and not types and target is None:
+            return iter(())
         if target is None:
+            stream = self._open_lines(types, branch, at)
             return CarriedDeadlines().iterate(lambda: (f"{line.decode()}\n" for line in stream.lines()))
-        counts: dict[str, dict[str, int]] = {"node": {}, "edge": {}}
-        catalog = self._schema_for(branch, at).catalog
-        for type_ in catalog.types():
-            if types is None or type_.name in types:
-                counts[type_.table_key.kind][type_.name] = 0
+        shown = self._take_snapshot(branch, at)
+        plan = rows.plan_export(shown, shown.catalog(), types)
+        counts: dict[str, int] = {type_.table_key: 0 for type_ in plan.types}
         path = rows.parse_local_path(target) if isinstance(target, str | os.PathLike) else None
-        with nullcontext(target) if path is None else rows.create_file(path) as file:
-            for line in stream.lines():
-                _write_line(file, line)
-                record = cast("Mapping[str, str]", orjson.loads(line))
-                kind = "edge" if "edge" in record else "node"
-                counts[kind][record.get("edge") or record["type"]] += 1
-        commit = stream.headers.get("omnigraph-commit")
-        shown = None if commit is None else self._find_commit_by_id(commit)
-        where = None if path is None else str(path)
-        return rows.ExportResult(shown, branch, "jsonl", where, counts["node"], counts["edge"])
+        pinned = None if shown.commit is None else shown.commit.id
+        if format == "parquet" and path is not None:
+            with rows.create_folder(path) as folder:
+                for type_ in plan.types:
+                    reader = self._open_type(type_.table_key, branch, pinned)
+                    counts[type_.table_key] = rows.write_parquet(type_.table_key, reader, folder)
+        else:
+            with nullcontext(target) if path is None else rows.create_file(path) as file:
+                for line in self._open_lines(types, branch, pinned).lines() if plan.types else ():
+                    rows.write_text(file, memoryview(line + b"\n"))
+                    counts[_key_of(line)] += 1
+        nodes, edges = split_by_kind(counts)
+        return rows.ExportResult(shown.commit, shown.branch, format, None if path is None else str(path), nodes, edges)
+
+    def _open_lines(self, types: Collection[str] | None, branch: str, at: Reference | None) -> ByteStream:
+        chosen: dict[str, Json] = {} if types is None else {"type_names": list(types)}
+        body = {**place_of(branch, at), **chosen}
+        return self._connection.open_stream(Request("POST", "export", body=body, accept=NDJSON))
+
+    def _open_type(self, key: TableKey, branch: str, at: Reference | None) -> pa.RecordBatchReader:
+        body: dict[str, Json] = {**place_of(branch, at), "table_keys": [str(key)]}
+        return self._connection.open_stream(Request("POST", "export", body=body, accept=ARROW)).open_arrow()
 
     @property
     def analytics(self) -> GraphProjection:
@@ -354,8 +365,7 @@ def _query_body(
     return body
 
 
-def _write_line(file: object, line: bytes) -> None:
-    if isinstance(file, TextIOBase):
-        file.write(f"{line.decode()}\n")
-    else:
-        cast("rows.Writable", file).write(line + b"\n")
+def _key_of(line: bytes) -> TableKey:
+    """Return the type of an exported record."""
+    record = cast("Mapping[str, str]", orjson.loads(line))
+    return TableKey.of_edge(record["edge"]) if "edge" in record else TableKey.of_node(record["type"])

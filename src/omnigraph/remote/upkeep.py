@@ -34,7 +34,7 @@ _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _CANCEL_SECONDS: Final = 5.0
 _FAILED: Final = 500
-_SETTINGS_REASON: Final = "use `omnigraph settings` where the graph is stored"
+_MOST: Final = 2**53
 
 
 @observe_timeouts
@@ -99,7 +99,8 @@ class RemoteUpkeep(RemoteBase):
         """Delete unneeded files and old history; the newest ``keep`` commits of each branch and younger ones stay."""
         self._check_writable()
         age = f"{older_than.total_seconds():.0f}s" if isinstance(older_than, timedelta) else older_than
-        return self._operate("cleanup", {"keep": keep, "older_than": age, "confirm": confirm}, Cleaned)
+        most = None if keep is None else min(keep, _MOST)
+        return self._operate("cleanup", {"keep": most, "older_than": age, "confirm": confirm}, Cleaned)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
         """Report tables that were changed outside the graph (drift). With ``confirm``, repair them."""
@@ -119,15 +120,19 @@ class RemoteUpkeep(RemoteBase):
         return [to_record(Recovery, each) for each in list_objects(self._connection.read("recoveries"), "recoveries")]
 
     def settings(self) -> GraphSettings:
-        """Refuse: the settings are those of the graph where it is stored."""
-        raise Unsupported("settings are not read over a server", hint=_SETTINGS_REASON)
+        """Return the settings that the graph keeps: durability, kind of lock, and how long history is kept."""
+        return to_record(GraphSettings, self._connection.read("settings"))
 
     def change_settings(self, *, keep: str | None = None) -> GraphSettings:
-        """Refuse: the settings are changed where the graph is stored."""
-        raise Unsupported("settings are not changed over a server", hint=_SETTINGS_REASON)
+        """Change the settings that the graph keeps, and return them."""
+        self._check_writable()
+        body: dict[str, Json] = {} if keep is None else {"keep": keep}
+        return to_record(GraphSettings, self._connection.write(Request("POST", "settings", body=body)))
 
     def do_upkeep(self, branch: str = MAIN) -> None:
-        """Do nothing: the server does the upkeep that follows commits."""
+        """Do nothing on a branch that is there: the server does the upkeep that follows commits."""
+        self._check_writable()
+        self._take_snapshot(branch, None)
 
     def delegate_upkeep(self, start: Callable[[str], object]) -> None:
         """Do nothing: the server does the upkeep that follows commits."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, cast
 
-import orjson
-
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import CarriedDeadlines, Timeout, observe_timeouts
 from omnigraph.errors import Json, ParameterError, Unsupported
@@ -19,7 +17,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.read.memory import MemoryLimit
 from omnigraph.read.result import Result
 from omnigraph.remote.base import ACTOR_REASON, MEMORY_REASON, RemoteBase, list_objects, txn_text
-from omnigraph.remote.connection import Fields, Request, make_key
+from omnigraph.remote.connection import Fields, Request, encode_json, make_key
 from omnigraph.remote.error_bodies import to_conflict
 from omnigraph.remote.uploads import TAR, spool_input
 from omnigraph.remote.wire_values import (
@@ -31,7 +29,7 @@ from omnigraph.remote.wire_values import (
 )
 from omnigraph.write import load as loads
 from omnigraph.write import merge as merges
-from omnigraph.write.commit import Key
+from omnigraph.write.commit import CommitOptions, Key
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult, read_resolution_document
@@ -99,6 +97,8 @@ class RemoteWrites(RemoteBase):
         """
         refuse_given(ACTOR_REASON, actor=actor)
         self._check_writable()
+        # What is wrong is said now, not at the end of the block.
+        CommitOptions(branch, message=message, if_commit=if_commit, txn=txn)
         options: dict[str, Json] = {
             "branch": branch,
             "message": message,
@@ -155,7 +155,7 @@ class RemoteWrites(RemoteBase):
             "message": message,
             "if_commit": if_commit,
             "txn": txn_text(txn),
-            "identity": None if identity is None else orjson.dumps(to_json_value(identity)).decode(),
+            "identity": None if identity is None else encode_json(to_json_value(identity)).decode(),
         }
         given = loads.LoadInput(
             source,

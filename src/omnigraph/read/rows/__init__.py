@@ -1,8 +1,18 @@
 """Read rows without a query: scans, one entity, its neighbors, blobs, and exports."""
 
 from omnigraph.read.rows.conditions import Filter, parse_filter
-from omnigraph.read.rows.export import ExportResult, Format, Target, Writable, export_lines, export_to, plan_export
-from omnigraph.read.rows.export_files import create_file, parse_local_path
+from omnigraph.read.rows.export import (
+    ExportResult,
+    Format,
+    Target,
+    check_export,
+    export_lines,
+    export_to,
+    plan_export,
+    write_text,
+)
+from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
+from omnigraph.read.rows.export_formats import open_export_reader, write_parquet
 from omnigraph.read.rows.neighbors import Direction, OneDirection, count_edges_at, find_neighbors, slice_rows
 from omnigraph.read.rows.public_values import to_json_rows, to_public_batch, to_public_schema, to_python_rows
 from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
@@ -50,11 +60,12 @@ __all__ = [
     "Scan",
     "Target",
     "TypeRows",
-    "Writable",
     "blob_properties_of",
     "blob_to_text",
+    "check_export",
     "count_edges_at",
     "create_file",
+    "create_folder",
     "descriptors_of",
     "estimate_blob_sizes",
     "export_lines",
@@ -63,6 +74,7 @@ __all__ = [
     "get_entity",
     "make_blob_value",
     "measure_blob",
+    "open_export_reader",
     "open_type_rows",
     "parse_filter",
     "parse_local_path",
@@ -87,4 +99,6 @@ __all__ = [
     "to_public_schema",
     "to_python_rows",
     "value_columns_of",
+    "write_parquet",
+    "write_text",
 ]

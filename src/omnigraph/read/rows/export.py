@@ -18,7 +18,13 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, split_by_kind
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
-from omnigraph.read.rows.export_formats import join_lines, read_export_rows, to_json_lines, write_parquet
+from omnigraph.read.rows.export_formats import (
+    join_lines,
+    open_export_reader,
+    read_export_rows,
+    to_json_lines,
+    write_parquet,
+)
 from omnigraph.read.rows.stored_blobs import read_blob_texts
 from omnigraph.read.rows.type_rows import TypeRows, open_type_rows, require_type
 from omnigraph.storage.columns import Values, to_list
@@ -76,42 +82,38 @@ def _find_table_keys(catalog: Catalog, name: str) -> list[str]:
 
 def export_lines(export: ExportPlan, format_: Format) -> Iterator[str]:
     """Yield the records as lines of JSONL, each with its newline."""
-    _check_format(format_)
-    if format_ != "jsonl":
-        raise _needs_path()
+    check_export(None, format_)
     pieces = CarriedDeadlines().iterate(lambda: (lines for rows in export.open_types() for lines in _read_lines(rows)))
     return (line for lines in pieces for line in cast("list[str]", to_list(lines)))
 
 
 def export_to(export: ExportPlan, target: Target, format_: Format) -> ExportResult:
     """Write the export to a path, or as JSONL to an open stream."""
-    _check_format(format_)
+    check_export(target, format_)
     if format_ == "jsonl":
         return _write_jsonl(export, target)
-    if not isinstance(target, str | os.PathLike):
-        raise _needs_path()
-    return _write_parquet_folder(export, target)
+    return _write_parquet_folder(export, cast("str | os.PathLike[str]", target))
 
 
-def _check_format(format_: Format) -> None:
+def check_export(target: Target | None, format_: Format) -> None:
+    """Refuse a format that there is none of, and a target that it cannot be written to."""
     if format_ not in get_args(Format):
         raise ParameterError(f"format is {format_!r}", hint=f"use {' or '.join(get_args(Format))}")
-
-
-def _needs_path() -> ParameterError:
-    return ParameterError("Parquet is a folder of files", hint="give its path as the target")
+    is_path = isinstance(target, str | os.PathLike)
+    if format_ == "parquet" and not is_path:
+        raise ParameterError("Parquet is a folder of files", hint="give its path as the target")
+    if target is not None and not is_path and not hasattr(target, "write"):
+        raise ParameterError(f"target is {target!r}", hint="give a path, or an open stream")
 
 
 def _write_jsonl(export: ExportPlan, target: Target) -> ExportResult:
-    if not isinstance(target, str | os.PathLike) and not hasattr(target, "write"):
-        raise ParameterError(f"target is {target!r}", hint="give a path, or an open stream")
     path = parse_local_path(target) if isinstance(target, str | os.PathLike) else None
     counts: dict[str, int] = {}
     with nullcontext(target) if path is None else create_file(path) as stream:
         for rows in export.open_types():
             counts[rows.type.table_key] = 0
             for lines in _read_lines(rows):
-                _write_text(stream, join_lines(lines))
+                write_text(stream, join_lines(lines))
                 counts[rows.type.table_key] += len(lines)
     return _build_result(export, "jsonl", None if path is None else str(path), counts)
 
@@ -119,7 +121,10 @@ def _write_jsonl(export: ExportPlan, target: Target) -> ExportResult:
 def _write_parquet_folder(export: ExportPlan, target: str | os.PathLike[str]) -> ExportResult:
     path = parse_local_path(target)
     with create_folder(path) as folder:
-        counts: dict[str, int] = {rows.type.table_key: write_parquet(rows, folder) for rows in export.open_types()}
+        counts: dict[str, int] = {
+            rows.type.table_key: write_parquet(rows.type.table_key, open_export_reader(rows), folder)
+            for rows in export.open_types()
+        }
     return _build_result(export, "parquet", str(path), counts)
 
 
@@ -127,7 +132,8 @@ def _read_lines(rows: TypeRows) -> Iterator[Values]:
     return (to_json_lines(rows.type, piece) for piece in read_export_rows(rows, read_blob_texts))
 
 
-def _write_text(stream: object, text: memoryview) -> None:
+def write_text(stream: object, text: memoryview) -> None:
+    """Write UTF-8 to an open stream, of bytes or of text."""
     if isinstance(stream, TextIOBase):
         stream.write(str(text, "utf-8"))
         return

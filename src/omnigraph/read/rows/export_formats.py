@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Unsupported
-from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows.public_values import to_public_batch
 from omnigraph.read.rows.stored_blobs import estimate_blob_sizes, read_blob_bytes, split_by_bytes
@@ -163,18 +163,17 @@ FILE_BYTES: Final = 512 * 1024 * 1024
 _GROUP_BYTES: Final = 32 * 1024 * 1024
 
 
-def write_parquet(rows: TypeRows, folder: Path) -> int:
+def write_parquet(key: TableKey, reader: pa.RecordBatchReader, folder: Path) -> int:
     """Write all rows of a type into a folder of its own and return their number. There is at least one file."""
     # Imported here: it is slow, and an export as JSONL does not need it.
     import pyarrow.parquet as pq
 
-    directory = folder / rows.type.table_key.kind / rows.type.table_key.type_name
+    directory = folder / key.kind / key.type_name
     directory.mkdir(parents=True)
-    schema = _parquet_schema_of(rows)
-    groups = _read_row_groups(rows, schema)
-    count, number, group = 0, 0, next(groups, schema.empty_table())
+    groups = _collect_row_groups(reader)
+    count, number, group = 0, 0, next(groups, reader.schema.empty_table())
     while group is not None:
-        with pq.ParquetWriter(directory / f"{number:05}.parquet", schema, compression="zstd") as writer:
+        with pq.ParquetWriter(directory / f"{number:05}.parquet", reader.schema, compression="zstd") as writer:
             size = 0
             while group is not None and size < FILE_BYTES:
                 writer.write_table(group)
@@ -184,8 +183,14 @@ def write_parquet(rows: TypeRows, folder: Path) -> int:
     return count
 
 
-def _parquet_schema_of(rows: TypeRows) -> pa.Schema:
-    """The public columns, with blobs as bytes."""
+def open_export_reader(rows: TypeRows) -> pa.RecordBatchReader:
+    """Open all rows of a type as Arrow: the public columns, with blobs as bytes."""
+    schema = _export_schema_of(rows)
+    pieces = (to_public_batch(piece, schema) for piece in read_export_rows(rows, read_blob_bytes))
+    return pa.RecordBatchReader.from_batches(schema, pieces)
+
+
+def _export_schema_of(rows: TypeRows) -> pa.Schema:
     schema, blobs = public_schema_of(rows.type, arrow_schema(rows.type).names), blob_properties_of(rows.type)
     for name in blobs:
         nullable = rows.type.properties[name].type.nullable
@@ -193,13 +198,13 @@ def _parquet_schema_of(rows: TypeRows) -> pa.Schema:
     return schema
 
 
-def _read_row_groups(rows: TypeRows, schema: pa.Schema) -> Iterator[pa.Table]:
+def _collect_row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     """Yield the rows in tables of the size of a row group."""
     collected: list[pa.RecordBatch] = []
-    for piece in read_export_rows(rows, read_blob_bytes):
-        collected.append(to_public_batch(piece, schema))
+    for piece in reader:
+        collected.append(piece)
         if sum(each.nbytes for each in collected) >= _GROUP_BYTES:
-            yield pa.Table.from_batches(collected, schema)
+            yield pa.Table.from_batches(collected, reader.schema)
             collected = []
     if collected:
-        yield pa.Table.from_batches(collected, schema)
+        yield pa.Table.from_batches(collected, reader.schema)

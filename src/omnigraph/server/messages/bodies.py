@@ -39,9 +39,7 @@ def parse_query_string(request: Request) -> dict[str, object]:
     """Return the parameters; one that is given several times is a list."""
     parameters = request.query_params
     return {
-        name: values if len(values) > 1 else values[0]
-        for name in parameters
-        if (values := parameters.getlist(name)) != [""]
+        name: values if len(values) > 1 else values[0] for name in parameters for values in [parameters.getlist(name)]
     }
 
 

@@ -47,7 +47,7 @@ class ReadPlace(RequestModel):
         """The branch and the reference to read."""
         if self.snapshot is not None and (self.branch is not None or self.at is not None):
             raise ParameterError("'snapshot' is given with 'branch' or 'at'", hint="give one of them")
-        return self.branch or MAIN, self.snapshot or self.at
+        return MAIN if self.branch is None else self.branch, self.at if self.snapshot is None else self.snapshot
 
 
 class WriteFields(RequestModel):

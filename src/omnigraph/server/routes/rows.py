@@ -10,10 +10,9 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
 from omnigraph.errors import Json, NotFound, ParameterError
-from omnigraph.language.schema import Catalog, TableKey
-from omnigraph.manifest.rows import MAIN
+from omnigraph.language.schema import TableKey
 from omnigraph.read.result import Result
-from omnigraph.read.rows import Direction, Filter, Scan
+from omnigraph.read.rows import Direction, Filter, Scan, export_lines, open_export_reader, plan_export
 from omnigraph.server.access import Action, ask_place
 from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
 from omnigraph.server.messages import (
@@ -300,43 +299,22 @@ def _list_ends(rows: Sequence[dict[str, Json]]) -> list[Json]:
 
 
 def export_graph(call: ServerCall) -> Answer:
-    """Stream the graph, or some types, as lines of JSON; one type also as Arrow."""
+    """Stream the graph, or some types, as lines of JSON; one type also as Arrow, with its blobs as bytes."""
     asked = call.fields(ExportFields)
     branch, at = asked.place
-    graph = call.graph.graph
-    names = _select_types(asked)
-    snapshot = graph.snapshot(branch, at)
+    snapshot = call.graph.graph.snapshot(branch, at)
+    plan = plan_export(snapshot, snapshot.catalog(), [*(asked.type_names or ()), *(asked.table_keys or ())] or None)
+    keys = [type_.table_key for type_ in plan.types]
+    # An export of everything is refused if a part of it may not leave.
+    call.gate.check_types(keys, call.gate.branch, Action.EXPORT)
     commit = id_of(snapshot.commit)
-    _check_exported(call, names, snapshot.catalog())
     if call.accept == ARROW:
-        return _export_arrow(call, names, branch, at)
-    lines = graph.export(types=names, branch=branch, at=at)
-    pieces: Iterator[bytes] = (line.encode() for line in lines)
+        if len(keys) != 1:
+            raise ParameterError("Arrow is a stream of one type", hint="name one type, or accept lines of JSON")
+        reader = open_export_reader(next(plan.open_types()))
+        return Answer(commit=commit, stream=join_chunks(write_arrow(reader.schema, reader)), media_type=ARROW)
+    pieces: Iterator[bytes] = (line.encode() for line in export_lines(plan, "jsonl"))
     return Answer(commit=commit, stream=join_chunks(pieces), media_type=NDJSON)
-
-
-def _check_exported(call: ServerCall, names: Collection[str] | None, catalog: Catalog) -> None:
-    """Ask for the types to export. An export of everything is refused if a part of it may not leave."""
-    types = [(TableKey.of_node(name), name) for name in catalog.nodes]
-    types += [(TableKey.of_edge(name), name) for name in catalog.edges]
-    chosen = [key for key, name in types if names is None or name in names]
-    call.gate.check_types(chosen, call.gate.branch, Action.EXPORT)
-
-
-def _select_types(asked: ExportFields) -> list[str] | None:
-    if asked.table_keys is None:
-        return asked.type_names
-    return [*(asked.type_names or ()), *(TableKey(key).type_name for key in asked.table_keys)]
-
-
-def _export_arrow(call: ServerCall, names: list[str] | None, branch: str, at: str | None) -> Answer:
-    if names is None or len(names) != 1:
-        raise ParameterError("Arrow is a stream of one type", hint="name one type, or accept lines of JSON")
-    graph = call.graph.graph
-    is_node = names[0] in graph.snapshot(branch or MAIN, at).catalog().nodes
-    scan = (graph.nodes if is_node else graph.edges)(names[0], branch=branch, at=at)
-    batches: Iterator[pa.RecordBatch] = iter(scan)
-    return Answer(commit=id_of(scan.commit), stream=join_chunks(write_arrow(scan.schema, batches)), media_type=ARROW)
 
 
 _G: Final = "/graphs/{graph_id}"

@@ -38,6 +38,8 @@ def find_written(
     """Return the commit that a write with this ``txn`` or key has made, whatever it asked for."""
     if (txn is None) == (key is None):
         raise ParameterError("a write is found by its txn or by its key", hint="give one of them")
+    if txn is not None:
+        check_txn(txn)
     digest = None if key is None else make_write_key(key, actor, ()).digest
     if can_heal:
         # A writer that died after its sidecar has made a commit that nobody has published yet.
