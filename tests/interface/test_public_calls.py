@@ -94,15 +94,15 @@ def check_error(error: OmniGraphError) -> None:
     assert error.hint or isinstance(error, SourceProblems | ValidationError), f"what to do? {error!r}"
 
 
-def check_call(graph: Graph, call: Call, *, is_there: bool) -> str:
-    """Call it. If it is refused, nothing has changed. Return how it ended."""
-    refs = list_refs(graph) if is_there else None
+def check_call(graph: Graph, call: Call, witness: Graph | None) -> str:
+    """Call it. If it is refused, nothing has changed for a witness. Return how it ended."""
+    refs = None if witness is None else list_refs(witness)
     error = run_call(graph, call)
     if error is None:
         return "done"
     check_error(error)
-    if is_there and not isinstance(error, OutcomeUnknown):
-        assert list_refs(graph) == refs
+    if witness is not None and not isinstance(error, OutcomeUnknown):
+        assert list_refs(witness) == refs
     return error.code
 
 
@@ -112,7 +112,7 @@ def check_calls(root: Path, state: str, calls: Iterator[Call]) -> list[str]:
     ended: list[str] = []
     for call in calls:
         try:
-            ended.append(check_call(graph, call, is_there=state not in ("deleted", "moved")))
+            ended.append(check_call(graph, call, None if state in ("deleted", "moved") else graph))
         except Exception as error:
             error.add_note(f"{state}: {call}")
             raise

@@ -68,14 +68,25 @@ class Connection:
 
     def __init__(self, url: GraphUrl, token: str | None) -> None:
         self.url = url
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._guard = threading.Lock()
+        self._client = self._make_client()
+
+    def _make_client(self) -> httpx.Client:
         # A redirect is never followed: it would carry the token to another place.
-        self._client = httpx.Client(base_url=url.origin, headers=headers, follow_redirects=False, trust_env=True)
-        self._finalizer = weakref.finalize(self, self._client.close)
+        client = httpx.Client(base_url=self.url.origin, headers=self._headers, follow_redirects=False, trust_env=True)
+        self._finalizer = weakref.finalize(self, client.close)
+        return client
 
     def close(self) -> None:
-        """Close the connections. It happens by itself with the end of the last reference."""
+        """Close the connections. It happens by itself with the end of the last reference; a later call opens others."""
         self._finalizer()
+
+    def _open_client(self) -> httpx.Client:
+        with self._guard:
+            if self._client.is_closed:
+                self._client = self._make_client()
+            return self._client
 
     # ----------------------------------------------------------------------------------------- reads
 
@@ -141,7 +152,7 @@ class Connection:
     # ----------------------------------------------------------------------------------------- one request
 
     def _full(self, path: str) -> str:
-        return f"{self.url.path}/{path}".rstrip("/")
+        return f"{self.url.path}/{path}" if path else self.url.path
 
     def _send(self, asked: Request, key: str | None, *, stream: bool = False, is_read: bool = False) -> httpx.Response:
         """Send a request and return a good answer; anything else is raised."""
@@ -153,7 +164,8 @@ class Connection:
         wait = min(_LONGEST_SECONDS, (remaining or _LONGEST_SECONDS) + _GRACE_SECONDS)
         timeout = httpx.Timeout(wait, connect=min(_CONNECT_SECONDS, wait))
         try:
-            request = self._client.build_request(
+            client = self._open_client()
+            request = client.build_request(
                 asked.method,
                 asked.path,
                 params=parameters,
@@ -161,7 +173,7 @@ class Connection:
                 headers=_list_headers(asked, key, remaining),
                 timeout=timeout,
             )
-            answer = self._client.send(request, stream=stream)
+            answer = client.send(request, stream=stream)
             if not answer.is_success:
                 answer.read()
         except httpx.InvalidURL as error:
@@ -196,7 +208,9 @@ def encode_json(value: Json) -> bytes:
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError as error:
-        raise ParameterError(f"a value cannot be sent: {error}", hint="give whole characters and smaller numbers") from error
+        raise ParameterError(
+            f"a value cannot be sent: {error}", hint="give whole characters and smaller numbers"
+        ) from error
 
 
 def _list_headers(asked: Request, key: str | None, remaining: float | None) -> dict[str, str]:
@@ -247,7 +261,9 @@ def _to_parameters(query: Mapping[str, Json]) -> list[tuple[str, str | int | flo
         # An empty text stands for a list without members: without any, it would not be given.
         for each in (cast("list[Json]", value) or [""] if isinstance(value, list | tuple) else [value])
     )
-    found = [(name, str(each).lower() if isinstance(each, bool) else str(each)) for name, each in pairs if each is not None]
+    found = [
+        (name, str(each).lower() if isinstance(each, bool) else str(each)) for name, each in pairs if each is not None
+    ]
     for name, text in found:
         check_text(name, text)
     return [(name, text) for name, text in found]

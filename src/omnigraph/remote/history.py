@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
-from urllib.parse import quote
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
@@ -24,7 +23,7 @@ from omnigraph.remote.base import RemoteBase, list_objects, place_of, txn_text
 from omnigraph.remote.connection import Fields
 from omnigraph.remote.json_records import to_record
 from omnigraph.remote.results import RemoteChanges, RemoteDiff, to_revision
-from omnigraph.remote.wire_values import refuse_given, to_commit_of_wire, to_reference_text
+from omnigraph.remote.wire_values import refuse_given, to_commit_of_wire, to_path_part, to_reference_text
 
 if TYPE_CHECKING:
     from omnigraph.analytics import Analysis
@@ -94,7 +93,7 @@ class RemoteHistory(RemoteBase):
         assert text is not None, "a reference was given"
         if len(text) == _COMMIT_ID_LENGTH and text.isalnum():
             return self._find_commit_by_id(text)
-        return to_commit_of_wire(self._connection.read(f"commits/{quote(text, safe='')}"))
+        return to_commit_of_wire(self._connection.read(f"commits/{to_path_part(text)}"))
 
     def find_commit(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import observe_timeouts
@@ -12,7 +11,13 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.tags import Tag
 from omnigraph.remote.base import ACTOR_REASON, RemoteBase, list_objects
-from omnigraph.remote.wire_values import refuse_given, to_branch_of_wire, to_reference_text, to_tag_of_wire
+from omnigraph.remote.wire_values import (
+    refuse_given,
+    to_branch_of_wire,
+    to_path_part,
+    to_reference_text,
+    to_tag_of_wire,
+)
 
 
 @observe_timeouts
@@ -54,4 +59,4 @@ class RemoteReferences(RemoteBase):
 def _to_path(name: str) -> str:
     """Return the name of a branch or a tag as a path; slashes stay."""
     parts: Sequence[str] = name.split("/")
-    return "/".join(quote(part, safe="") for part in parts)
+    return "/".join(to_path_part(part) for part in parts)

@@ -9,7 +9,9 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final, cast
+from urllib.parse import quote
 
+from omnigraph.arguments import check_text
 from omnigraph.errors import Json, ParameterError, Problem, QueryError, Unsupported
 from omnigraph.language.query import SYNTAX_CODE
 from omnigraph.language.source import Source, read_source
@@ -80,6 +82,13 @@ def to_reference_text(reference: Reference | None) -> str | None:
             raise ParameterError(f"{reference!r} has no time zone", hint="use datetime(..., tzinfo=timezone.utc)")
         return reference.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return f"v{reference}" if isinstance(reference, int) else reference
+
+
+def to_path_part(name: str) -> str:
+    """Return a name as one part of a path."""
+    check_text("name", name)
+    # Clients and proxies step up at two dots.
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 def to_json_value(value: object) -> Json:

@@ -132,7 +132,11 @@ def _make_http_error_handler(app: FastAPI) -> Callable[[Request, Exception], Awa
         if error.status_code == 405:
             allowed = ", ".join(sorted(_list_methods(app, request.scope)))
             refused = RequestError(
-                405, "method_not_allowed", f"this path has no {request.method}", headers={"Allow": allowed}
+                405,
+                "method_not_allowed",
+                f"this path has no {request.method}",
+                hint=f"it has {allowed}" if allowed else None,
+                headers={"Allow": allowed},
             )
             return error_response(refused, ErrorContext(request_id))
         return error_response(

@@ -130,7 +130,11 @@ def _describe_problem(model: type[RequestModel], problem: Mapping[str, Any]) -> 
     if problem["type"] == "missing":
         return {"field": name, "message": f"'{name}' is missing", "hint": f"give '{name}'"}
     text = str(problem["msg"])
-    return {"field": name, "message": f"'{name}': {text[:1].lower()}{text[1:]}", "hint": ""}
+    return {
+        "field": name,
+        "message": f"'{name}': {text[:1].lower()}{text[1:]}",
+        "hint": f"/openapi.json says what '{name.partition('.')[0]}' may be",
+    }
 
 
 def to_query_source(text: str) -> Source:

@@ -25,7 +25,8 @@ _ENTITIES: Final = 500
 
 
 def _to_list(value: object) -> object:
-    return cast("list[object]", value) if isinstance(value, list) else [value]
+    # A parameter without a value is a list without members.
+    return cast("list[object]", value) if isinstance(value, list) else [] if value == "" else [value]
 
 
 Texts = Annotated[list[str] | None, BeforeValidator(_to_list)]
@@ -185,13 +186,13 @@ def _compute_diff(call: ServerCall, asked: DiffFields, types: Collection[str] | 
     graph = call.graph.graph
     if (asked.commit is None) == (asked.a is None):
         raise ParameterError("a diff needs 'a', or 'commit'", hint="give one of them, and perhaps 'b' with 'a'")
-    if asked.commit is None:
+    if asked.a is not None:
         if asked.b is None:
             # What a diff with one side is compared with: main for a branch, else the branch of the reference.
             is_branch = call.gate.policy is not None and asked.a in graph.info().branches
             call.gate.check_action(Action.READ, MAIN if is_branch else asked.branch)
-        return graph.diff(asked.a or MAIN, asked.b, types=types, branch=asked.branch)
-    commit = graph.commit(asked.commit)
+        return graph.diff(asked.a, asked.b, types=types, branch=asked.branch)
+    commit = graph.commit(asked.commit or "")
     if not commit.parents:
         raise ParameterError(f"commit {commit.id} is the first one", hint="it has no parent to compare with")
     return graph.diff(commit.parents[0], commit.id, types=types, branch=asked.branch)

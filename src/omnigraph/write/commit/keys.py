@@ -11,6 +11,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import find_by_key, find_repeated
 from omnigraph.manifest.rows import CommitRecord, WriteKey
+from omnigraph.write.commit.operation import check_txn
 from omnigraph.write.commit.recovery import heal_branch
 
 Key: TypeAlias = str | WriteKey | None
