@@ -273,12 +273,12 @@ class SettingsFields(RequestModel):
     keep: str | None = None
 
 
-def get_settings(call: ServerCall) -> Answer:
+def get_kept_settings(call: ServerCall) -> Answer:
     """Return the settings that a graph keeps."""
     return Answer(cast("dict[str, Json]", _result_to_wire(call, call.graph.graph.settings())))
 
 
-def change_settings(call: ServerCall) -> Answer:
+def change_kept_settings(call: ServerCall) -> Answer:
     """Change the settings that a graph keeps: those that are given."""
     changed = call.graph.graph.change_settings(keep=call.fields(SettingsFields).keep)
     return Answer(cast("dict[str, Json]", _result_to_wire(call, changed)))
@@ -294,7 +294,7 @@ ROUTES: Final = (
     Route("GET", f"{_G}/requests", list_running_requests, ask_graph(Action.READ)),
     Route("DELETE", f"{_G}/requests/{{request}}", cancel_running_request, ask_graph(Action.READ)),
     Route("GET", f"{_G}/health", describe_graph_health, ask_graph(Action.ADMIN), query=HealthFields),
-    Route("GET", f"{_G}/settings", get_settings, ask_graph(Action.ADMIN)),
-    Route("POST", f"{_G}/settings", change_settings, ask_graph(Action.ADMIN), "write", body=SettingsFields),
+    Route("GET", f"{_G}/settings", get_kept_settings, ask_graph(Action.ADMIN)),
+    Route("POST", f"{_G}/settings", change_kept_settings, ask_graph(Action.ADMIN), "write", body=SettingsFields),
     Route("GET", f"{_G}/recoveries", list_all_recoveries, ask_graph(Action.ADMIN)),
 )
