@@ -7,11 +7,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
-from omnigraph.cli.command_group import CommandGroup
+import omnigraph
+from omnigraph.cli.command_group import COMMANDS, CommandGroup
+from omnigraph.cli.config import read_config
 from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_json
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
 from omnigraph.cli.session import DURABILITY_VARIABLE, VARIABLE, Session, read_storage_options
@@ -33,6 +36,7 @@ USAGE = 2
 CONFLICT = 3
 PRECONDITION = 4
 
+COMPLETION_VARIABLE = "_OMNIGRAPH_COMPLETE"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 app = typer.Typer(
@@ -43,6 +47,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Global options may come before or after the command. OMNIGRAPH_LOG=DEBUG shows more of the log.",
 )
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - Typer calls it so
+    if wanted:
+        sys.stdout.write(f"omnigraph {omnigraph.__version__}\n")
+        raise typer.Exit
 
 
 @app.callback()
@@ -58,7 +68,8 @@ def start(
             "--graph",
             "-g",
             metavar="URI",
-            help=f"The graph. Default: ${VARIABLE}, else the nearest graph at or above the working directory.",
+            help=f"The graph. Default: ${VARIABLE}, else that of omnigraph.toml, else the nearest graph at or above "
+            "this folder.",
             show_default=False,
         ),
     ] = None,
@@ -103,6 +114,10 @@ def start(
             show_default=False,
         ),
     ] = None,
+    version: Annotated[  # noqa: ARG001 - its callback has done the work
+        bool,
+        typer.Option("--version", "-V", help="Print the version and exit.", is_eager=True, callback=_print_version),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask, as where there is no terminal.")] = False,
 ) -> None:
     """A versioned, typed property graph on Lance, with Git-like branches and a data pipeline on Spark."""
@@ -110,7 +125,10 @@ def start(
     output = JsonOutput() if json else TextOutput(quiet=quiet)
     deadline = None if timeout is None else Deadline(timeout)
     options = read_storage_options(storage_options or ())
-    context.obj = Session(output, uri, actor, options, yes, durability, deadline, memory)
+    config = read_config(Path.cwd())
+    context.default_map = config.list_defaults(COMMANDS)
+    chosen = durability if durability or DURABILITY_VARIABLE in os.environ else config.durability
+    context.obj = Session(output, uri, actor or config.actor, options, yes, chosen, deadline, memory, config.graph)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,6 +159,10 @@ def exit_code(error: OmniGraphError) -> int:
 
 
 def _run(words: Sequence[str], output: Output) -> int:
+    if COMPLETION_VARIABLE in os.environ:
+        from typer._completion_classes import completion_init  # a shell asks what may come next
+
+        completion_init()
     try:
         options, command = split_globals(words)
         line = [*options, *(command or ["--help"])]

@@ -38,6 +38,8 @@ class Entry:
 COMMANDS = {
     "init": Entry("graph", "init", "Create an empty graph with a schema."),
     "info": Entry("graph", "info", "Show the location, contents and newest commit."),
+    "status": Entry("status", "status", "Show where a branch stands, and what to do next."),
+    "log": Entry("commit", "log", "List the newest commits."),
     "settings": Entry("graph", "settings", "Show or change what the graph keeps: automatic cleanup."),
     "load": Entry("load", "load", "Load files as one commit, all or nothing."),
     "query": Entry("query", "query", "Run a query on one snapshot of the graph."),
@@ -53,6 +55,7 @@ COMMANDS = {
     "cleanup": Entry("upkeep", "cleanup", "Delete old history and unneeded files."),
     "repair": Entry("upkeep", "repair", "Show and end drift: changes from outside."),
     "verify": Entry("upkeep", "verify", "Read the whole graph and check everything."),
+    "completion": Entry("completion", "completion", "Print a script for the completion of a shell."),
     "lint": Entry("lint", "lint", "Check query files against a schema."),
     "fmt": Entry("fmt", "fmt", "Write query and schema files in one layout."),
     "version": Entry("graph", "version", "Print the versions of omnigraph and its libraries."),

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import typer
 
 VERBOSE_FLAGS = frozenset({"--verbose", "-v"})
-GLOBAL_FLAGS = frozenset({"--json", "--quiet", "-q", "--yes"}) | VERBOSE_FLAGS
+GLOBAL_FLAGS = frozenset({"--json", "--quiet", "-q", "--yes", "--version", "-V"}) | VERBOSE_FLAGS
 GLOBAL_OPTIONS = frozenset({"--graph", "--as", "--storage-option", "--durability", "--timeout", "--memory"})
 _GRAPH = "-g"
-# After `commit list`, a bare `--graph` asks for a drawing. Name the graph with -g, --graph=URI or before the command.
+# After `commit list`, a bare `--graph` asked for a drawing in release 0.1, which is --dag now.
 _DRAWS = ["commit", "list"]
 
 

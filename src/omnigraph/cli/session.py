@@ -40,10 +40,12 @@ class Session:
     durability: Durability | None = None
     deadline: Deadline | None = None
     memory: str | None = None
+    default_graph: str | None = None
+    """The graph that a file of defaults names."""
 
     def target(self) -> str:
         """Return the graph to work on: the named one, or the nearest at or above the working directory."""
-        named = self.graph if self.graph is not None else os.environ.get(VARIABLE) or None
+        named = self.graph if self.graph is not None else os.environ.get(VARIABLE) or self.default_graph
         return named if named is not None else _nearest_graph(Path.cwd())
 
     def open(self, mode: Mode) -> Graph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -23,20 +23,25 @@ if TYPE_CHECKING:
 
 FILTERS = ("actor", "branch", "since", "until")
 
+HistoryBranch: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--branch",
+        help="The branch whose history to list. Default: that of --filter branch=B.",
+        show_default="main",
+    ),
+]
+WithUpkeep: TypeAlias = Annotated[
+    bool, typer.Option("--upkeep", help="List commits too that changed no row: index builds and compactions.")
+]
+
 app = typer.Typer(help="Show the history of the graph.", rich_markup_mode=None)
 
 
 @app.command("list")
 def list_(
     context: typer.Context,
-    branch: Annotated[
-        str | None,
-        typer.Option(
-            "--branch",
-            help="The branch whose history to list. Default: that of --filter branch=B.",
-            show_default="main",
-        ),
-    ] = None,
+    branch: HistoryBranch = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many.")] = 20,
     filters: Annotated[
         list[str] | None,
@@ -50,17 +55,11 @@ def list_(
     *,
     drawn: Annotated[
         bool,
-        typer.Option(
-            "--graph",
-            help="Draw the commit graph of all branches, or of the ancestors of --branch. "
-            "Name the graph itself with -g, or before the command.",
-        ),
+        typer.Option("--dag", help="Draw the commit graph of all branches, or of the ancestors of --branch."),
     ] = False,
+    drawn_before: Annotated[bool, typer.Option("--graph", hidden=True)] = False,
     svg: SvgFile = None,
-    upkeep: Annotated[
-        bool,
-        typer.Option("--upkeep", help="List commits too that changed no row: index builds and compactions."),
-    ] = False,
+    upkeep: WithUpkeep = False,
     recoveries: Annotated[
         bool,
         typer.Option(
@@ -76,11 +75,14 @@ def list_(
       omnigraph commit list --svg history.svg
     """
     session = session_of(context)
+    if drawn_before:
+        session.output.say("--graph is the name of a graph everywhere else: draw with --dag")
+        drawn = True
     wanted = read_filters(filters or ())
     if recoveries and (branch is not None or wanted or upkeep):
         raise typer.TyperException("--recoveries covers all branches; it takes no --branch, --filter or --upkeep")
     if drawn and (recoveries or wanted):
-        raise typer.TyperException("--graph draws the whole history; it takes neither --filter nor --recoveries")
+        raise typer.TyperException("--dag draws the whole history; it takes neither --filter nor --recoveries")
     if svg is not None and (recoveries or wanted):
         raise typer.TyperException("--svg draws the whole history; it takes neither --filter nor --recoveries")
     with session.open("ro") as graph:
@@ -97,6 +99,26 @@ def list_(
         found = _find_commits(graph, branch or wanted.get("branch", MAIN), limit + 1, wanted, upkeep=upkeep)
         session.output.show(CommitListing(found[:limit], more=len(found) > limit))
     return 0
+
+
+def log(
+    context: typer.Context,
+    branch: HistoryBranch = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many.")] = 20,
+    *,
+    upkeep: WithUpkeep = False,
+) -> int:
+    """List the newest commits: on a terminal as a graph of all branches, or of the ancestors of --branch.
+
+    It is 'commit list', which has more options.
+
+    \b
+    Examples:
+      omnigraph log
+      omnigraph log --branch review/june -n 5
+    """
+    watched = sys.stdout.isatty() and not session_of(context).output.is_json
+    return list_(context, branch, limit, drawn=watched, upkeep=upkeep)
 
 
 @app.command()
