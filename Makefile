@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Four workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
 PYTEST := $(BIN)/pytest -n 4
 
-.PHONY: demo test test-all test-fast lint bench docs openapi ui test-ui clean
+.PHONY: demo test test-all test-fast lint bench docs reference openapi ui test-ui clean
 
 demo: $(INSTALLED)  ## The main job, end to end, on the example project
 	$(BIN)/python examples/demo.py
@@ -39,6 +39,9 @@ bench: $(INSTALLED)  ## Benchmarks; they print ratios measured in one run
 
 docs: $(INSTALLED)  ## The documentation, built strictly into site/
 	$(BIN)/mkdocs build --strict
+
+reference: $(INSTALLED)  ## Write the generated references, notebooks and pictures of the documentation anew
+	$(BIN)/python docs/make_reference.py
 
 openapi: $(INSTALLED)  ## Write the description of the server's routes anew, and the types of the page that follow it
 	$(BIN)/python -m tests.server.described_routes

@@ -9,12 +9,11 @@ In ``console`` blocks each ``$`` line is run in a copy of the examples, and what
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -30,11 +29,13 @@ from omnigraph.language.query import Severity, format_queries, lint_queries
 from omnigraph.language.schema import check_schema, format_schema, parse_schema
 from omnigraph.language.source import Source
 from tests.case_files import CASES
+from tests.console_blocks import commands, matches, run_command
 from tests.selection import daily
 from tests.warm_cli import warm_commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TUTORIAL = ROOT / "docs" / "tutorial"
 EVIDENCE = ROOT / "examples" / "evidence"
 ANSWER = re.compile(r"^```gq graph=evidence\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"^\|[^\n]*\| `\.gq` \|\n\|[-|]+\|\n((?:\|[^\n]*\n)+)", re.MULTILINE)
@@ -58,7 +59,9 @@ class Block:
 
 
 def blocks(word: str) -> list[Block]:
-    return [block for page in PAGES for block in _blocks_of(page) if block.word == word]
+    # The blocks of a tutorial follow each other: tests/test_tutorial.py types them in one folder.
+    pages = [page for page in PAGES if word in ("pg", "gq") or page.parent != TUTORIAL]
+    return [block for page in pages for block in _blocks_of(page) if block.word == word]
 
 
 def _blocks_of(page: Path) -> list[Block]:
@@ -176,40 +179,10 @@ def starts_java(block: Block) -> bool:
 )
 def test_console_block(block: Block, examples: Path, warm: Path) -> None:
     for command, shown in commands(block.text):
-        printed = run(command, examples, warm)
+        printed = run_command(command, examples, [warm], {})
         if not matches(shown, printed):
             diff = "\n".join(unified_diff(shown, printed, "shown", "printed", lineterm=""))
             pytest.fail(f"{block}: {command}\n{diff}", pytrace=False)
-
-
-def commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each command of a console block, with the lines shown below it."""
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        command, *shown = part.rstrip("\n").split("\n")
-        yield command, shown
-
-
-def run(command: str, directory: Path, commands: Path) -> list[str]:
-    """What a person would see of a command: both streams, as lines."""
-    path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=directory,
-        env={**os.environ, "PATH": path, "NO_COLOR": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.stdout.rstrip("\n").split("\n")
-
-
-def matches(shown: Sequence[str], printed: Sequence[str]) -> bool:
-    """Whether lines are as shown; ``...`` stands for any number of lines, and within a line for anything."""
-    pattern = "".join(
-        r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n" for line in shown
-    )
-    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
 
 
 @pytest.mark.parametrize(
@@ -246,4 +219,6 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
         headings = re.findall(
             r"^##+ ", re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=FENCED), re.MULTILINE
         )
-        assert len(re.findall(r"<h[2-6] ", built_page.read_text("utf-8"))) == len(headings), page
+        found = len(re.findall(r"<h[2-6] ", built_page.read_text("utf-8")))
+        # mkdocstrings adds the headings of what it describes.
+        assert found > 3 * len(headings) if page.name == "api.md" else found == len(headings), page

@@ -96,7 +96,8 @@ RECORDS: Values = (
     [{"type": "Person", "data": {"name": "r", "score": float("nan")}}], [{"type": "Person", "data": {"name": object()}}],
     [{"type": "Slot", "data": {"line": "a", "seq": 1.5}}], [{"type": "Person", "data": {"name": "ann"}}], [5], [None], [b"x"],
     "nofile.jsonl", Path("nofile.jsonl"), Path("/"), "", "s3://", "a\x00b", "\ud800", lambda: io.BytesIO(b'{"type":"Person","data":{"name":"s"}}'),
-    lambda: io.BytesIO(b"\xff\xfe"), lambda: io.StringIO("{"), lambda: io.BytesIO(b'{"type": "Person", "data": {"name": "\\ud800"}}'), {}, {"type": "Person"}, 5, None,
+    lambda: io.BytesIO(b"\xff\xfe"), lambda: io.StringIO("{"),
+    lambda: io.BytesIO(b'{"type": "Person", "data": {"name": "\\ud800"}}'), {}, {"type": "Person"}, 5, None,
 )
 FRAMES: Values = (
     None, {}, {"Person": pa.table({"name": ["f"]})}, {"Person": pa.table({"name": ["f"], "age": ["x"]})}, {"Person": pa.table({"nope": [1]})},
@@ -113,7 +114,8 @@ FILTERS: Values = (
 )
 KEYS: Values = ("ann", "bob", "nobody", "", "\x00", "\ud800", 5, None, ["a", 1], ["a"], ("a", 1), {"line": "a", "seq": 1}, {"line": "a"}, {"x": 1},
         {"name": "ann"}, {"name": 5}, '["a","1"]', 1.5, object(), [object()], b"ann", {"line": "a", "seq": 2**70}, "x" * 100_000)
-LISTS: Values = (None, [], ["Person"], ["Knows", "Person"], ["Nope"], ["Person", "Person"], ("Slot",), lambda: iter(["Person"]), lambda: iter([5]), ["name"], ["name", "age"],
+LISTS: Values = (None, [], ["Person"], ["Knows", "Person"], ["Nope"], ["Person", "Person"], ("Slot",),
+    lambda: iter(["Person"]), lambda: iter([5]), ["name"], ["name", "age"],
          ["name", "name"], ["photo"], ["id"], ["from"], ["\ud800"], ["name; drop"], ["a\x00"])
 TEXTS: Values = (None, "a message", "", "\ud800", "\x00", "x" * 100_000, "act-ann", "omnigraph:recovery", "ü\n")
 PARAMETERS: Values = (
