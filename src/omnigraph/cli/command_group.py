@@ -43,6 +43,7 @@ COMMANDS = {
     "settings": Entry("graph", "settings", "Show or change what the graph keeps: automatic cleanup."),
     "load": Entry("load", "load", "Load files as one commit, all or nothing."),
     "query": Entry("query", "query", "Run a query on one snapshot of the graph."),
+    "shell": Entry("shell", "shell", "Ask and change the graph at a prompt."),
     "mutate": Entry("query", "mutate", "Run an insert, update or delete as one commit."),
     "analyze": Entry("analyze", "analyze", "Run an algorithm over the graph: ranks, components, distances."),
     "export": Entry("export", "export", "Export the graph, or some types, as JSONL."),

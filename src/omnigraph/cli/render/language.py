@@ -17,7 +17,7 @@ from omnigraph.language.query import BrokenQuery, LintReport, Severity
 from omnigraph.language.schema import MigrationPlan, Tier, UnsupportedChange
 
 if TYPE_CHECKING:
-    from omnigraph.language.schema import Schema
+    from omnigraph.language.schema import EdgeType, NodeType, Schema
     from omnigraph.write.evolve import SchemaApplied
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
@@ -250,6 +250,21 @@ class SchemaText(CommandResult):
     def draw(self, page: Page) -> None:
         """The text as it was given."""
         page.print(Text(self.schema.text.rstrip("\n")))
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyListing(CommandResult):
+    """The properties of one type."""
+
+    type: NodeType | EdgeType
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The type of each property by its name."""
+        return {name: str(property_.type) for name, property_ in self.type.properties.items()}
+
+    def draw(self, page: Page) -> None:
+        """One line for each property."""
+        page.table(("property", "type"), [(name, str(each.type)) for name, each in self.type.properties.items()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from typing import ClassVar, TypeAlias, cast
 
 from rich.text import Text
@@ -117,7 +118,8 @@ class TextOutput(Output):
         self._page = Page(quiet=quiet)
 
     def show(self, result: CommandResult) -> None:
-        """Draw the result."""
+        """Draw the result. Ages are those of this moment: a shell shows many results."""
+        self._page.now = datetime.now(UTC)
         result.draw(self._page)
 
     def say(self, talk: str) -> None:
