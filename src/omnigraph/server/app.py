@@ -33,6 +33,7 @@ from omnigraph.server.openapi import describe_mcp, describe_route, describe_serv
 from omnigraph.server.page import is_page_path, serve_asset, serve_page
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.routes import ROUTES
+from omnigraph.server.tracing import trace_request
 
 OPENAPI_PATH: Final = "/openapi.json"
 MCP_PATH: Final = "/graphs/{graph_id}/mcp"
@@ -199,7 +200,7 @@ class RequestFrame:
         record.address = find_address(request, state.settings.trusted_proxies)
         is_health = scope["path"] in _HEALTH
         counting = nullcontext() if is_health else self._hosting.traffic.count()
-        with counting:
+        with counting, trace_request(request.headers, record):
             await self._answer(request, receive, framed, state, record, is_health=is_health)
 
     async def _answer(

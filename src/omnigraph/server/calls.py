@@ -48,6 +48,7 @@ from omnigraph.server.messages import (
 from omnigraph.server.messages import JSON as JSON  # routes name formats beside their work
 from omnigraph.server.operations import RunningOperation
 from omnigraph.server.request_log import RequestRecord
+from omnigraph.server.tracing import trace_work
 from omnigraph.write.commit import make_write_key
 
 NDJSON: Final = "application/x-ndjson"
@@ -305,7 +306,7 @@ def _record_answer(record: RequestRecord, call: ServerCall, answer: Answer) -> N
 
 def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, bytes]:
     """Do the work, in a thread. JSON is written here too: it may be large."""
-    with deadline:
+    with deadline, trace_work(route.work.__name__):
         answer = route.work(call)
         require_types_asked(route.access, call.gate)
         if answer.stream is not None:

@@ -49,6 +49,8 @@ class RequestRecord:
     """The rule of the policy that decided."""
     rows: int | None = None
     commit: str | None = None
+    status: int | None = None
+    """How it was answered, once it has ended; 499 if its client was gone."""
     began: float = field(default_factory=monotonic)
 
     def to_line(self, status: int, milliseconds: float) -> bytes:
@@ -101,7 +103,7 @@ class RequestLog:
     def record_end(self, record: RequestRecord, status: int | None) -> None:
         """Keep a request that has ended; without a status, its client was gone."""
         seconds = monotonic() - record.began
-        ended = 499 if status is None else status
+        ended = record.status = 499 if status is None else status
         if ended == HTTPStatus.UNAUTHORIZED:
             record.decision = "unauthorized"
         elif record.action is not None and record.decision is None:
