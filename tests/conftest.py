@@ -53,6 +53,8 @@ if IN_MEMORY:
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="omnigraph-tests-", dir=MEMORY)
     # Some tests act as another user.
     Path(tempfile.tempdir).chmod(0o755)
+# Servers keep their state there: not in the home of whoever runs the tests.
+os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / "omnigraph-states")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -28,7 +28,12 @@ limits: {rows: 2, read_seconds: 1.5}
 audit: {file: audit.jsonl}
 graphs:
   one: {uri: one.og}
-  two: {uri: "${PLACE}/two.og", read_only: true, storage_options: {region: eu, retries: 3}}
+  two:
+    uri: "${PLACE}/two.og"
+    read_only: true
+    storage_options: {region: eu, retries: 3}
+    embed: {provider: openai-compatible, url: "https://models.example.org/v1", model: m, api_key: "${KEY}", batch: 16}
+    limits: {rows: 50, load_bytes: 1000}
 """
 
 
@@ -39,7 +44,8 @@ def write(folder: Path, text: str = CONFIG) -> Path:
 
 
 def test_every_key_of_the_file_is_read(tmp_path: Path) -> None:
-    settings = read_config(write(tmp_path), {"PLACE": "/data"}, "act-op")
+    environment = {"PLACE": "/data", "KEY": "a secret", "XDG_STATE_HOME": str(tmp_path / "states")}
+    settings = read_config(write(tmp_path), environment, "act-op")
     assert settings.address == ("127.0.0.1", 9090)
     assert settings.hosts == ("inner.example.org", "graphs.example.org")
     assert (settings.tokens, settings.actor) == (tmp_path / "tokens.json", "act-op")
@@ -48,6 +54,35 @@ def test_every_key_of_the_file_is_read(tmp_path: Path) -> None:
     one, two = settings.graphs
     assert (one.id, one.uri, one.read_only) == ("one", str(tmp_path / "one.og"), False)
     assert (two.uri, two.read_only, two.storage_options) == ("/data/two.og", True, {"region": "eu", "retries": "3"})
+    assert one.limits is None
+    assert two.limits == Limits(rows=50, read_seconds=1.5, load_bytes=1000)
+    assert one.embed is None
+    assert two.embed is not None
+    assert (two.embed.api_key, two.embed.batch) == ("a secret", 16)
+    assert "a secret" not in repr(settings)
+
+
+def test_the_state_is_kept_where_its_user_keeps_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "version: 1\ngraphs: {one: {uri: one.og}}\n"
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    first, again, other = (
+        read_config(write(folder, text), environment).state
+        for folder, environment in (
+            (tmp_path, {"XDG_STATE_HOME": str(tmp_path / "states")}),
+            (tmp_path, {"XDG_STATE_HOME": str(tmp_path / "states")}),
+            (tmp_path, {}),
+        )
+    )
+    assert first is not None
+    assert first == again, "the same after a restart"
+    assert first.parent == tmp_path / "states" / "omnigraph"
+    assert other == tmp_path / "home" / ".local" / "state" / "omnigraph" / first.name
+    assert not (tmp_path / "states").exists(), "reading the file makes nothing"
+    (tmp_path / "more").mkdir()
+    moved = read_config(write(tmp_path / "more", text), {"XDG_STATE_HOME": str(tmp_path / "states")}).state
+    assert moved != first
+    given = read_config(write(tmp_path, text + "state: here\n"), {}).state
+    assert given == tmp_path / "here"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +102,19 @@ def test_every_key_of_the_file_is_read(tmp_path: Path) -> None:
         ("version: 1\ngraphs:\n  a: {uri: '${NOPE}'}\n", (3, 12), "the variable NOPE is not set"),
         ("version: 1\nbind: here\ngraphs: {a: {uri: x}}\n", (2, 7), "cannot listen at 'here'"),
         ("version: 1\nlimits: {rows: -1}\ngraphs: {a: {uri: x}}\n", (2, 16), "'rows' must be a number above 0"),
+        (
+            "version: 1\ngraphs:\n  a: {uri: x, limits: {drain_seconds: 1}}\n",
+            (3, 24),
+            "limits of graph 'a' has no key 'drain_seconds' | ",
+        ),
+        ("version: 1\ngraphs:\n  a: {uri: x, limits: {rows: many}}\n", (3, 30), "'rows' must be a number above 0"),
+        ("version: 1\ngraphs:\n  a: {uri: x, embed: {url: x}}\n", (3, 22), "embed of graph 'a' needs 'provider'"),
+        ("version: 1\ngraphs:\n  a: {uri: x, embed: {provider: x}}\n", (3, 22), "the embedding provider is 'x' | use"),
+        (
+            "version: 1\ngraphs:\n  a: {uri: x, embed: {provider: mock, batch: 0}}\n",
+            (3, 22),
+            "batch",
+        ),
         ("version: 1\npublic_url: x\ngraphs: {a: {uri: x}}\n", (2, 13), "public_url is no URL"),
         ("version: 1\ngraphs: {a: {uri: x, read_only: 1}}\n", (2, 33), "read_only of graph 'a' must be true or false"),
         ("a: [", (1, 4), ""),
@@ -185,6 +233,33 @@ def test_an_edit_holds_for_the_next_request_and_a_wrong_one_changes_nothing(
     ], "told once, not every second"
     assert client.get("/graphs/again").status_code == 404
     assert client.hosting.state.settings.bind == "127.0.0.1:8080", "it needs a restart"
+
+
+def test_a_graph_has_limits_of_its_own_and_keeps_what_it_has_open(
+    follow: Callable[[str], tuple[Client, Path]],
+) -> None:
+    text = "version: 1\nlimits: {rows: 2}\ngraphs:\n  one: {uri: one.og}\n  again: {uri: one.og, limits: {rows: 3}}\n"
+    client, path = follow(text)
+    assert client.send("GET", "/graphs/one/rows?type=Person").status_code == 413
+    assert client.send("GET", "/graphs/again/rows?type=Person").status_code == 200
+    assert [client.ok("GET", f"/graphs/{name}")["limits"]["rows"] for name in ("one", "again")] == [2, 3]
+    before = client.hosting.state.graphs["again"].graph
+    write(path.parent, text.replace("rows: 3", "rows: 1, body_bytes: 10"))
+    client.hosting.reload()
+    assert client.hosting.state.graphs["again"].graph is before
+    assert client.send("GET", "/graphs/again/rows?type=Person").status_code == 413
+    assert client.send("POST", "/graphs/again/lint", {"query": "query q() {}"}).status_code == 413
+    assert client.send("POST", "/graphs/one/lint", {"query": "query q() {}"}).status_code == 200
+
+
+def test_a_graph_embeds_with_its_own_provider(follow: Callable[[str], tuple[Client, Path]]) -> None:
+    client, _ = follow("version: 1\ngraphs:\n  one: {uri: one.og, embed: {provider: mock}}\n  two: {uri: one.og}\n")
+    schema = "node Note { text: String @key  place: Vector(4)? @embed(text) }"
+    applied = {"schema_source": f"{client.ok('GET', '/graphs/one/schema')['schema_source']}\n{schema}"}
+    client.ok("POST", "/graphs/one/schema/apply", applied)
+    near = 'query near() { match { $n: Note } return { $n.text } order { nearest($n.place, "a ship") } limit 1 }'
+    assert client.ok("POST", "/graphs/one/query", {"query": near})["row_count"] == 0
+    assert client.fails(502, "POST", "/graphs/two/query", {"query": near})["type"] == "embedding_error"
 
 
 def test_a_new_tokens_file_holds_and_one_that_others_can_read_does_not(

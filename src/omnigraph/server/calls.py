@@ -26,6 +26,7 @@ from omnigraph.deadlines import MOST_SECONDS, Deadline
 from omnigraph.errors import Json, MergeConflicts, OmniGraphError, ParameterError, ResultTooLarge
 from omnigraph.manifest.rows import MAIN, WriteKey
 from omnigraph.server.access import PLACE, Gate, RouteAccess, Token, check_access, require_types_asked
+from omnigraph.server.config import Limits
 from omnigraph.server.deferred import defer, read_preference, wants_representation
 from omnigraph.server.errors import ErrorContext, RequestError, to_error_answer
 from omnigraph.server.hosting import HostedGraph, Hosting, RunningRequest, ServerState
@@ -109,6 +110,11 @@ class ServerCall:
         """The graph that the path names."""
         assert self.hosted is not None, "only routes below a graph ask for it"
         return self.hosted
+
+    @property
+    def limits(self) -> Limits:
+        """What the request may cost: as the graph says, or else the server."""
+        return _limits_of(self.state, self.hosted)
 
     @property
     def wants_commit(self) -> bool:
@@ -202,6 +208,11 @@ def make_gate(
     if hosted is None:
         return Gate(token, state.settings.server_policy, record=record)
     return Gate(token, hosted.settings.policy, hosted.uri, record)
+
+
+def _limits_of(state: ServerState, hosted: HostedGraph | None) -> Limits:
+    own = None if hosted is None else hosted.settings.limits
+    return state.settings.limits if own is None else own
 
 
 def _state_of(request: Request) -> ServerState:
@@ -312,7 +323,7 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
         if answer.stream is not None:
             return _begin_stream(answer, answer.stream)
     body = orjson.dumps({**answer.fields, "request_id": call.request_id})
-    most = call.state.settings.limits.result_bytes
+    most = call.limits.result_bytes
     if route.kind_of(call) == "read" and len(body) > most:
         raise too_large(f"the answer has {len(body):,} bytes; at most {most:,} are sent as JSON")
     return answer, body
@@ -356,7 +367,7 @@ async def _read_call(
     route: Route, request: Request, hosting: Hosting, hosted: HostedGraph | None, gate: Gate, accept: str
 ) -> ServerCall:
     state = _state_of(request)
-    limits = state.settings.limits
+    limits = _limits_of(state, hosted)
     given = parse_query_string(request)
     body: RequestModel = NoFields()
     data = b""
@@ -412,7 +423,7 @@ async def _check_branches(
 
 def _find_seconds(route: Route, request: Request, call: ServerCall, *, streams: bool) -> float:
     """Return the seconds that a request has: those of its kind, or fewer if it asks for fewer."""
-    limits = call.state.settings.limits
+    limits = call.limits
     kind = route.kind_of(call)
     if kind == "feed":
         return MOST_SECONDS

@@ -296,6 +296,7 @@ def open_hosted_graph(settings: ServedGraph) -> HostedGraph:
         "ro" if settings.read_only else "rw",
         storage_options=settings.storage_options or None,
         policy=settings.policy,
+        embed=settings.embed,
     )
     texts = {settings.uri, graph.uri, str(Path(graph.uri).resolve())}
     # The longest first: a part of a path must not be replaced before the whole.
@@ -339,11 +340,11 @@ def _follow_settings(state: ServerState, settings: ServerSettings) -> ServerStat
 
 
 def _follow_graph(kept: HostedGraph | None, settings: ServedGraph) -> HostedGraph | UnopenedGraph:
-    """Return a graph for new settings. If only its queries differ it stays open, with what it has in memory."""
-    if kept is None or replace(kept.settings, queries=settings.queries) != settings:
+    """Return a graph for new settings. If only queries or limits differ it stays open, with what it has in memory."""
+    if kept is None or replace(kept.settings, queries=settings.queries, limits=settings.limits) != settings:
         return _open_or_quarantine(settings, 1)
     if kept.settings.queries == settings.queries:
-        return kept
+        return kept if kept.settings == settings else replace(kept, settings=settings)
     queries = StoredQueries(settings.queries)
     queries.check(kept.graph.schema)
     return replace(kept, settings=settings, queries=queries)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -13,12 +15,14 @@ from yaml.nodes import Node
 from omnigraph.errors import ConfigError, NotFound, ParameterError, Problem, Unsupported
 from omnigraph.language.source import Source, Span, read_source
 from omnigraph.pipeline import codes
-from omnigraph.pipeline.yaml_reader import YamlReader, node_span
+from omnigraph.pipeline.yaml_reader import YamlReader, node_span, start_of
 from omnigraph.policy import Policy, load_policy
+from omnigraph.read.search import EmbeddingSettings, resolve_embedding_settings
 from omnigraph.server.config.queries import QueryFolder, read_query_folder
 from omnigraph.server.config.settings import (
     DEFAULT_BIND,
     MOST_WORKERS,
+    REQUEST_LIMITS,
     AgentSettings,
     AgentWrites,
     Limits,
@@ -49,7 +53,8 @@ _KEYS: Final = (
     "mcp",
     "graphs",
 )
-_GRAPH_KEYS: Final = ("uri", "queries", "read_only", "policy", "storage_options")
+_GRAPH_KEYS: Final = ("uri", "queries", "read_only", "policy", "storage_options", "embed", "limits")
+_LIMITS: Final = tuple(each.name for each in fields(Limits))
 _VERSION: Final = 1
 
 
@@ -58,19 +63,27 @@ def read_config(path: Path, environment: Mapping[str, str], actor: str | None = 
     source = read_source(path, path.suffix)
     if isinstance(source, Problem):
         raise ConfigError([source])
-    reader = _ConfigReader(source, environment, path.resolve().parent)
+    full = path.resolve()
+    reader = _ConfigReader(source, environment, full.parent, _find_default_state(full, environment))
     settings = reader.read(actor)
     if reader.yaml.problems or settings is None:
         raise ConfigError(reader.yaml.problems)
     return settings
 
 
+def _find_default_state(path: Path, environment: Mapping[str, str]) -> Path:
+    """Return the folder that a server with this file keeps its state in: the same after a restart."""
+    home = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "omnigraph" / sha256(os.fsencode(path)).hexdigest()[:16]
+
+
 class _ConfigReader:
     """Reads one file."""
 
-    def __init__(self, source: Source, environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, source: Source, environment: Mapping[str, str], folder: Path, default_state: Path) -> None:
         self.yaml = YamlReader(source, environment)
         self._folder = folder
+        self._default_state = default_state
 
     def read(self, actor: str | None) -> ServerSettings | None:
         """Return the settings; what is wrong is among the problems."""
@@ -83,19 +96,20 @@ class _ConfigReader:
         if "version" in found and self.yaml.read_value(found["version"], "version") != _VERSION:
             self._add_wrong(found["version"], f"version must be {_VERSION}")
         server_policy, server_policy_file = self._read_policy(found.get("server_policy"), "server_policy", None)
+        limits = self._read_limits(found.get("limits"), "limits", Limits(), _LIMITS)
         return ServerSettings(
             server_policy=server_policy,
             server_policy_file=server_policy_file,
-            graphs=self._read_graphs(found.get("graphs")),
+            graphs=self._read_graphs(found.get("graphs"), limits),
             bind=self._read_bind(found.get("bind")),
             tokens=self._read_path(found.get("tokens"), "tokens"),
             actor=actor,
             hosts=self._read_hosts(found),
             cors=self._read_origins(found.get("cors")),
             trusted_proxies=self._read_networks(found.get("trusted_proxies")),
-            limits=self._read_limits(found.get("limits")),
+            limits=limits,
             audit=self._read_audit(found.get("audit")),
-            state=self._read_path(found.get("state"), "state"),
+            state=self._read_path(found.get("state"), "state") or self._default_state,
             workers=self._read_workers(found.get("workers")),
             tls=self._read_tls(found.get("tls")),
             agents=self._read_agents(found.get("mcp")),
@@ -103,7 +117,7 @@ class _ConfigReader:
             is_quarantining=True,
         )
 
-    def _read_graphs(self, node: Node | None) -> tuple[ServedGraph, ...]:
+    def _read_graphs(self, node: Node | None, limits: Limits) -> tuple[ServedGraph, ...]:
         graphs: list[ServedGraph] = []
         for entry in [] if node is None else self.yaml.read_entries(node, "graphs"):
             if not is_graph_id(entry.name):
@@ -116,9 +130,23 @@ class _ConfigReader:
             options = self._read_options(found.get("storage_options"), what)
             queries = self._read_queries(found.get("queries"), what)
             policy, policy_file = self._read_policy(found.get("policy"), f"policy of {what}", entry.name)
+            embed = self._read_embedding(found.get("embed"), what)
+            own = self._read_limits(found.get("limits"), f"limits of {what}", limits, REQUEST_LIMITS)
             if uri is not None:
                 place = uri.value if "://" in uri.value else str(self._folder / uri.value)
-                graphs.append(ServedGraph(entry.name, place, is_read_only, options, queries, policy, policy_file))
+                graphs.append(
+                    ServedGraph(
+                        entry.name,
+                        place,
+                        is_read_only,
+                        options,
+                        queries,
+                        policy,
+                        policy_file,
+                        embed,
+                        None if own == limits else own,
+                    )
+                )
         if node is not None and not graphs and not self.yaml.problems:
             self._add_wrong(node, "no graph is named")
         return tuple(graphs)
@@ -211,9 +239,23 @@ class _ConfigReader:
                 self._add_wrong(place, f"'{text}' is no address or network such as 10.0.0.0/8")
         return tuple(networks)
 
-    def _read_limits(self, node: Node | None) -> Limits:
-        names = [each.name for each in fields(Limits)]
-        found = {} if node is None else self.yaml.read_fields(node, "limits", names)
+    def _read_embedding(self, node: Node | None, what: str) -> EmbeddingSettings | None:
+        if node is None:
+            return None
+        names = [each.name for each in fields(EmbeddingSettings)]
+        found = self.yaml.read_fields(node, f"embed of {what}", names, ("provider",))
+        if "provider" not in found:
+            return None
+        given = {name: self.yaml.read_value(each, name) for name, each in found.items()}
+        try:
+            return resolve_embedding_settings(given)
+        except ParameterError as error:
+            self.yaml.add_problem(codes.WRONG_VALUE, error.message, start_of(node_span(node)), error.hint)
+        return None
+
+    def _read_limits(self, node: Node | None, what: str, default: Limits, names: Sequence[str]) -> Limits:
+        """Read limits of some names; the others are those by default."""
+        found = {} if node is None else self.yaml.read_fields(node, what, names)
         values: dict[str, int | float] = {}
         for name, each in found.items():
             value = self.yaml.read_value(each, name)
@@ -221,7 +263,7 @@ class _ConfigReader:
                 self._add_wrong(each, f"'{name}' must be a number above 0")
             else:
                 values[name] = value
-        return Limits(**cast("dict[str, int]", values))
+        return replace(default, **cast("dict[str, int]", values))
 
     def _read_workers(self, node: Node | None) -> int:
         value = 1 if node is None else self.yaml.read_value(node, "workers")

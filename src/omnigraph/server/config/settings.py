@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import ParameterError
 from omnigraph.policy import Policy
+from omnigraph.read.search import EmbeddingSettings
 from omnigraph.server.config.queries import QueryFolder
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -67,6 +68,22 @@ class Limits:
     drain_seconds: float = 25
 
 
+REQUEST_LIMITS: Final = (
+    "read_seconds",
+    "stream_seconds",
+    "write_seconds",
+    "rows",
+    "result_bytes",
+    "body_bytes",
+    "json_load_bytes",
+    "load_bytes",
+    "load_decoded_bytes",
+    "load_ratio",
+    "json_depth",
+)
+"""The limits of one request, which a graph may have of its own. The others share out the whole server."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     """What agents may do over MCP, within the rights of their token."""
@@ -108,6 +125,10 @@ class ServedGraph:
     policy: Policy | None = None
     policy_file: Path | None = None
     """Where the policy comes from: its tests lie beside it."""
+    embed: EmbeddingSettings | None = None
+    """How texts are embedded. Without it, by the environment of the server."""
+    limits: Limits | None = None
+    """Those of its requests, where they differ from those of the server."""
 
     @property
     def public_uri(self) -> str:

@@ -123,7 +123,7 @@ def _hide_parts(call: ServerCall, info: GraphInfo) -> GraphInfo:
 
 def get_graph(call: ServerCall) -> Answer:
     """Describe a graph: branches, head, and row counts on main."""
-    hosted, limits = call.graph, call.state.settings.limits
+    hosted, limits = call.graph, call.limits
     info = _hide_parts(call, hosted.graph.info())
     shown = {name: getattr(limits, name) for name in ("rows", "result_bytes", "body_bytes", "load_bytes")}
     return Answer(

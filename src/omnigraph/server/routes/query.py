@@ -83,7 +83,7 @@ def check_query_types(call: ServerCall, source: Source, asked: QueryFields) -> N
 
 def page_of_rows(call: ServerCall, result: Result, offset: int, limit: int | None, *, is_safe: bool) -> dict[str, Json]:
     """Return a page of rows as fields of an answer. Without a limit, all rows or an error."""
-    limits = call.state.settings.limits
+    limits = call.limits
     page = result.page(offset, limits.rows if limit is None else min(limit, limits.rows))
     if page.more and limit is None:
         raise too_large(f"the result has more than {limits.rows:,} rows")

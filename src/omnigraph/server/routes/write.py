@@ -272,7 +272,7 @@ def _open_input(call: ServerCall, asked: _LoadOptions) -> Generator[UploadedInpu
         yield UploadedInput(io.BytesIO(asked.data.encode("utf-8", "surrogatepass")))
         return
     assert call.upload is not None, "a body that is not JSON was saved"
-    limits = call.state.settings.limits
+    limits = call.limits
     is_archive = call.headers.get("content-type", "").partition(";")[0].strip().lower() == TAR
     with open_archive(call.upload, limits) if is_archive else open_lines(call.upload, limits) as found:
         yield found
