@@ -12,16 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
-import yaml
-from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError, SafeConstructor
-from yaml.error import Mark, MarkedYAMLError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.reader import ReaderError
 
 from omnigraph.errors import Json, OmniGraphError, Problem, ValidationError
 from omnigraph.language.source import Source, Span, span_field, suggest_similar
 from omnigraph.pipeline import codes
+from omnigraph.yaml_nodes import MalformedYaml, compose_yaml
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _CORE: Final = "tag:yaml.org,2002:"
@@ -105,16 +102,6 @@ class YamlEntry:
     value: Node
 
 
-class _NoAliasLoader(yaml.SafeLoader):
-    """Refuses aliases, with which a small file could expand without limit."""
-
-    def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = cast("Mark", self.peek_event().start_mark)
-            raise ComposerError(None, None, "aliases are not supported; write the value itself", mark)
-        return super().compose_node(parent, index)
-
-
 class YamlReader:
     """Reads the values of one file with an environment, and collects the problems."""
 
@@ -136,17 +123,9 @@ class YamlReader:
     def compose(self) -> Node | None:
         """Parse the text into a node tree; None after a syntax error, or if the file is empty."""
         try:
-            return yaml.compose(self.source.text, Loader=_NoAliasLoader)
-        except MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            at = len(self.source.text) if mark is None else mark.index
-            message = error.problem or error.context or "this is not YAML"
-            self.add_problem(codes.SYNTAX, message, _span_at(self.source, at), error.context)
-        except ReaderError as error:
-            message = f"the character U+{cast(int, error.character):04X} is not allowed in YAML"
-            self.add_problem(codes.SYNTAX, message, _span_at(self.source, error.position))
-        except RecursionError:
-            self.add_problem(codes.SYNTAX, "nested too deeply", Span(0, 1), "flatten the file")
+            return compose_yaml(self.source.text)
+        except MalformedYaml as error:
+            self.add_problem(codes.SYNTAX, error.message, Span(error.at, error.at + 1), error.hint)
         return None
 
     # ------------------------------------------------------------------------------------- mappings and lists
@@ -289,9 +268,3 @@ def _kind_of(node: Node) -> str:
 def start_of(span: Span) -> Span:
     """The first character of a span. A whole mapping or list would underline lines that are not wrong."""
     return Span(span.start, span.start + 1)
-
-
-def _span_at(source: Source, at: int) -> Span:
-    """The span of a position in the text; a position at the end is moved to the last character."""
-    start = min(at, max(len(source.text.rstrip()) - 1, 0))
-    return Span(start, start + 1)

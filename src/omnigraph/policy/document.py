@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, TypeAlias, cast
 
-import yaml
-from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
-from yaml.error import Mark, MarkedYAMLError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.reader import ReaderError
 
 from omnigraph.errors import ConfigError, Position, Problem
+from omnigraph.yaml_nodes import MalformedYaml, compose_yaml
 
 Path: TypeAlias = tuple[str | int, ...]
 """Where a value stands: keys of mappings and indexes of lists."""
@@ -25,16 +22,6 @@ MISSING_KEY: Final = "R102"
 REPEATED_KEY: Final = "R103"
 WRONG_VALUE: Final = "R104"
 _MAX_BYTES: Final = 2 << 20
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Refuses aliases, with which a small file could expand without limit."""
-
-    def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = cast("Mark", self.peek_event().start_mark)
-            raise ComposerError(None, None, "aliases are not supported; write the value itself", mark)
-        return super().compose_node(parent, index)
 
 
 @dataclass(slots=True)
@@ -133,18 +120,14 @@ def read_document(text: str, file: str | None) -> Document:
 
 def _compose(document: Document) -> None:
     try:
-        root = yaml.compose(document.text, Loader=_PlainLoader)
-        if root is None:
-            _add_at(document, 0, "the file is empty")
-        else:
-            document.root = _to_value(document, (), root)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        _add_at(document, 0 if mark is None else mark.index, error.problem or error.context or "this is not YAML")
-    except ReaderError as error:
-        _add_at(document, error.position, "a character that YAML does not allow")
-    except RecursionError:
-        _add_at(document, 0, "nested too deeply")
+        root = compose_yaml(document.text)
+    except MalformedYaml as error:
+        _add_at(document, error.at, error.message)
+        return
+    if root is None:
+        _add_at(document, 0, "the file is empty")
+    else:
+        document.root = _to_value(document, (), root)
 
 
 def _to_value(document: Document, path: Path, node: Node) -> object:
@@ -165,8 +148,7 @@ def _to_value(document: Document, path: Path, node: Node) -> object:
     return found
 
 
-def _add_at(document: Document, index: int, message: str) -> None:
-    start = min(index, max(len(document.text.rstrip()) - 1, 0))
+def _add_at(document: Document, start: int, message: str) -> None:
     document.problems.append(Problem(SYNTAX, message, _position_at(document.text, document.file, start, start + 1)))
 
 
