@@ -20,6 +20,7 @@ from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
 from omnigraph.maintain.optimize import Optimized
 from omnigraph.spark import sized_frames, spool
+from omnigraph.spark.analytics import projections
 from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.load import incoming_rows
 from omnigraph.spark.merge import run as merge
@@ -35,7 +36,12 @@ WALK: Final = (
 
 def main(folder: str) -> None:
     """Run all verbs."""
-    for module, name in ((incoming_rows, "LOCAL_LOAD_ROWS"), (merge, "LOCAL_MERGE_ROWS")):
+    thresholds = (
+        (incoming_rows, "LOCAL_LOAD_ROWS"),
+        (merge, "LOCAL_MERGE_ROWS"),
+        (projections, "SPARK_MIN_EDGES"),
+    )
+    for module, name in thresholds:
         # Few rows are handled like many.
         setattr(cast("Any", module), name, 0)
     # On a busy machine the first import of the package takes longer than Spark would wait.
@@ -46,6 +52,7 @@ def main(folder: str) -> None:
     sg = graph.spark(session)
     load(sg)
     read(graph, sg)
+    analyze(graph, sg)
     write(graph, sg)
     compare_and_merge(graph, sg)
     stream(graph, sg, Path(folder))
@@ -53,6 +60,20 @@ def main(folder: str) -> None:
     run_pipeline(graph, Path(folder))
     session.stop()
     sys.stdout.write("all verbs work\n")
+
+
+def analyze(graph: Graph, sg: SparkGraph) -> None:
+    """Run algorithms in supersteps, one of them a program of this module."""
+
+    def count(step: int, state: Any, messages: Any) -> Any:
+        return {"heard": messages}, None if step else state["degree"]
+
+    found, known = (each.analytics.pagerank(iterations=3) for each in (sg, graph))
+    assert found.provenance.engine == "spark"
+    assert [row["rank"] for row in found.rows] == pytest.approx([row["rank"] for row in known.rows])
+    assert found.df.count() == len(known)
+    assert sg.analytics.wcc().rows == graph.analytics.wcc().rows
+    assert sg.analytics.pregel(count).rows == graph.analytics.pregel(count).rows
 
 
 def run_pipeline(graph: Graph, folder: Path) -> None:

@@ -5,7 +5,30 @@ over blocks of rows. A result is written back as one commit that says where it c
 """
 
 from omnigraph.analytics.graph_projection import GraphProjection, list_parameters, project_all, run_algorithm
+from omnigraph.analytics.kernels import (
+    AdjacencyBlock,
+    BlockEngine,
+    Kernel,
+    NumberedGraph,
+    Numbers,
+    PregelProgram,
+    Side,
+    State,
+    split_rows,
+)
 from omnigraph.analytics.parameters import NodeReference
+from omnigraph.analytics.projection import (
+    ProjectedEdges,
+    ProjectedGraph,
+    ProjectedNodes,
+    ProjectionPlan,
+    Projector,
+    find_wrong_weights,
+    load_projection,
+    number_nodes,
+    refuse_beyond,
+    refuse_weights,
+)
 from omnigraph.analytics.results import (
     ALGORITHMS,
     Algorithm,
@@ -18,15 +41,34 @@ from omnigraph.analytics.results import (
 
 __all__ = [
     "ALGORITHMS",
+    "AdjacencyBlock",
     "Algorithm",
     "Analysis",
     "AnalyticsResult",
+    "BlockEngine",
     "GraphProjection",
+    "Kernel",
     "NodeReference",
+    "NumberedGraph",
+    "Numbers",
+    "PregelProgram",
+    "ProjectedEdges",
+    "ProjectedGraph",
+    "ProjectedNodes",
+    "ProjectionPlan",
+    "Projector",
     "Provenance",
+    "Side",
+    "State",
     "WriteTarget",
+    "find_wrong_weights",
     "list_analyses",
     "list_parameters",
+    "load_projection",
+    "number_nodes",
     "project_all",
+    "refuse_beyond",
+    "refuse_weights",
     "run_algorithm",
+    "split_rows",
 ]

@@ -57,7 +57,7 @@ from omnigraph.analytics.parameters import (
     split_pairs,
     to_parameter_json,
 )
-from omnigraph.analytics.projection import ProjectionSpec, load_projection, make_spec, plan_projection
+from omnigraph.analytics.projection import ProjectionSpec, Projector, load_projection, make_spec, plan_projection
 from omnigraph.analytics.results import ALGORITHMS, AnalyticsResult, WriteTarget
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
@@ -80,8 +80,11 @@ class GraphProjection:
     ``graph.analytics`` is the projection of all types on main; :meth:`project` chooses others.
     """
 
-    def __init__(self, target: WriteTarget, spec: ProjectionSpec, timeout: Timeout = None) -> None:
+    def __init__(
+        self, target: WriteTarget, spec: ProjectionSpec, timeout: Timeout = None, projector: Projector | None = None
+    ) -> None:
         self._target = target
+        self._projector = projector
         self._spec = spec
         self.timeout = timeout
 
@@ -102,7 +105,7 @@ class GraphProjection:
         as they point (``"out"``), against it (``"in"``) or both ways; ``edges={"Knows": "both"}`` says it for a type.
         """
         spec = make_spec(nodes, edges, weight, direction, filters, branch, at)
-        return GraphProjection(self._target, spec, self.timeout)
+        return GraphProjection(self._target, spec, self.timeout, self._projector)
 
     # ----------------------------------------------------------------------------------------- algorithms
 
@@ -402,8 +405,8 @@ class GraphProjection:
         snapshot = take_snapshot(self._target.manifest, self._spec.branch, self._spec.at)
         catalog = load_schema_of(self._target.manifest, snapshot.schema_ir_hash).catalog
         plan = plan_projection(self._spec, catalog)
-        projected = load_projection(snapshot, catalog, plan)
-        return AlgorithmRun("", {}, snapshot, plan, projected, self._target)
+        load = load_projection if self._projector is None else self._projector.load
+        return AlgorithmRun("", {}, snapshot, plan, load(snapshot, catalog, plan), self._target)
 
     def __repr__(self) -> str:
         spec = self._spec
@@ -416,9 +419,9 @@ def _check_bias(p: float, q: float) -> WalkBias:
     return WalkBias(p, q)
 
 
-def project_all(target: WriteTarget, timeout: Timeout) -> GraphProjection:
-    """Return the projection of all types on main."""
-    return GraphProjection(target, ProjectionSpec(), timeout)
+def project_all(target: WriteTarget, timeout: Timeout, projector: Projector | None = None) -> GraphProjection:
+    """Return the projection of all types on main; ``projector`` says where its edges are, here or on executors."""
+    return GraphProjection(target, ProjectionSpec(), timeout, projector)
 
 
 # --------------------------------------------------------------------------------------------- by name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,7 @@ from omnigraph.write.mutation import MutationResult, mutate, retry_on_conflict
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from omnigraph.analytics import GraphProjection
     from omnigraph.spark.stream import OutputMode, Route, StreamMode
 
 
@@ -73,7 +74,7 @@ class SparkGraph:
         self._temporary = ExitStack()
 
     def close(self) -> None:
-        """Delete the temporary files that DataFrames of :meth:`query` read. Otherwise they go when the session ends."""
+        """Delete the temporary files of queries and algorithms. Otherwise they go when the session ends."""
         self._temporary.close()
 
     def __enter__(self) -> Self:
@@ -244,6 +245,21 @@ class SparkGraph:
             load_options,
             commit_options,
         )
+
+    @property
+    def analytics(self) -> GraphProjection:
+        """Algorithms as in ``graph.analytics``, with the edges on executors; ``result.df`` is a DataFrame."""
+        from omnigraph.analytics import WriteTarget, project_all
+        from omnigraph.spark.analytics import SparkProjector
+
+        projector = SparkProjector(self.session, self.manifest, self._leave_later)
+        target = WriteTarget(self.manifest, self.actor, self.writable, projector.make_frame)
+        return project_all(target, None, projector)
+
+    def _leave_later(self, leave: Callable[[], None]) -> None:
+        files = ExitStack()
+        files.callback(leave)
+        self._keep_open(files)
 
     def diff(
         self, a: Reference, b: Reference | None = None, *, types: Collection[str] | None = None, branch: str = MAIN

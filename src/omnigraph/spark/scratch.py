@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,6 +35,9 @@ _HEARTBEAT: Final = timedelta(hours=1)
 _ABANDONED: Final = timedelta(days=1)
 _FOLDER_NAME: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 """The name of the folder of a job. Nothing else may be deleted."""
+_NAME_DIGITS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_NAME_LENGTH: Final = 26
+_USERS: Final = "users"
 _log = logging.getLogger("omnigraph")
 
 
@@ -54,6 +57,16 @@ class ScratchFolder:
         data = Objects(self.location).get(f"{self.name}/{path}")
         assert data is not None, path
         return data
+
+    def get_range(self, path: str, begin: int, end: int) -> bytes:
+        """Read a part of a file that was written."""
+        data = Objects(self.location).get_range(f"{self.name}/{path}", begin, end)
+        assert data is not None, path
+        return data
+
+    def find(self, path: str) -> bytes | None:
+        """Read a file; None if it was not written."""
+        return Objects(self.location).get(f"{self.name}/{path}")
 
     def delete(self, path: str) -> None:
         """Delete a file."""
@@ -77,6 +90,27 @@ def create_scratch_folder(manifest: Manifest) -> ScratchFolder:
     folder.put(_ALIVE, b"")
     _remove_abandoned(Objects(folder.location), folder.name)
     return folder
+
+
+def use_named_folder(manifest: Manifest, digest: bytes) -> tuple[ScratchFolder, Callable[[], None]]:
+    """Return the folder of a digest, which others may use at the same time, and a function that leaves it.
+
+    The last one to leave removes it. A killed process never leaves; what it wrote is used by the next one.
+    """
+    number = int.from_bytes(digest, "big")
+    name = "".join(_NAME_DIGITS[number >> 5 * place & 31] for place in range(_NAME_LENGTH))
+    folder = ScratchFolder(manifest.location.sibling(FOLDER), name)
+    own = f"{_USERS}/{ULID()}"
+    folder.put(own, b"")
+    _remove_abandoned(Objects(folder.location), name)
+
+    def leave() -> None:
+        objects = Objects(folder.location)
+        objects.delete(f"{name}/{own}")
+        if not objects.list(f"{name}/{_USERS}"):
+            remove_scratch_folder(folder)
+
+    return folder, leave
 
 
 def remove_scratch_folder(folder: ScratchFolder) -> None:

@@ -74,6 +74,14 @@ class Objects:
         stored = self.read(path)
         return None if stored is None else stored.data
 
+    def get_range(self, path: str, begin: int, end: int) -> bytes | None:
+        """Return the bytes of a range that the object has, or None if there is no such object."""
+        with translate_store_errors("read", path, self.location):
+            try:
+                return obstore.get_range(self._store, self._root + path, start=begin, end=end).to_bytes()
+            except FileNotFoundError:
+                return None
+
     def read(self, path: str) -> ObjectContent | None:
         """Return the content with its etag, or None if there is no such object."""
         with translate_store_errors("read", path, self.location):

@@ -12,6 +12,7 @@ from omnigraph.analytics.kernels.blocks import (
     Side,
     State,
     cut_block,
+    split_rows,
 )
 from omnigraph.analytics.kernels.centrality import compute_betweenness
 from omnigraph.analytics.kernels.communities import propagate_labels
@@ -74,5 +75,6 @@ __all__ = [
     "propagate_labels",
     "run_program",
     "score_links",
+    "split_rows",
     "walk_randomly",
 ]

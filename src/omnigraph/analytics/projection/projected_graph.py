@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, cast
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ from omnigraph.read.frames import (
 )
 from omnigraph.read.match import EdgeEndsKey, load_edge_ends
 from omnigraph.read.rows import Key, resolve_id
-from omnigraph.storage.columns import Values, compute, to_bool_array
+from omnigraph.storage.columns import Values, compute, to_bool_array, to_list
 from omnigraph.storage.filters import Condition
 
 LARGEST: Final = 2**31 - 1
@@ -156,10 +156,22 @@ class ProjectionKey:
     weight: str | None
 
 
+class Projector(Protocol):
+    """Loads projections, and says what its results can become."""
+
+    def load(self, snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) -> ProjectedGraph:
+        """Read a projection of a snapshot."""
+        ...
+
+    def make_frame(self, table: pa.Table) -> Any:
+        """Return a result as a frame of the engine."""
+        ...
+
+
 def load_projection(snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) -> ProjectedGraph:
     """Read a projection, or find its arrays in the cache."""
     cache = shared_cache()
-    nodes = _number_nodes(snapshot, plan, cache)
+    nodes = number_nodes(snapshot, plan)
     keys = [load_edge_ends(snapshot, edges.type, catalog, cache)[0] for edges in plan.edges]
 
     def make() -> NumberedGraph:
@@ -173,7 +185,9 @@ def load_projection(snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) 
     return ProjectedGraph(nodes, cache.get_or_make(key, make, lambda made: made.nbytes))
 
 
-def _number_nodes(snapshot: Snapshot, plan: ProjectionPlan, cache: Cache) -> tuple[ProjectedNodes, ...]:
+def number_nodes(snapshot: Snapshot, plan: ProjectionPlan) -> tuple[ProjectedNodes, ...]:
+    """Number the nodes of a projection by type and id."""
+    cache = shared_cache()
     parts: list[ProjectedNodes] = []
     first = 0
     for node, conditions in plan.nodes:
@@ -268,16 +282,27 @@ def read_weights(table: FullTable, edge: EdgeType, weight: str, rows: Positions)
     if not len(rows):
         return np.zeros(0)
     values = table.load_column(weight).take(rows)
-    numbers = compute("coalesce", values.cast(pa.float64()), pa.scalar(float("nan"))).to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+    numbers, wrong = find_wrong_weights(values)
     if len(wrong):
         shown = wrong[:_SHOWN]
         ids = cast("list[str]", table.take_ids(rows[shown]).to_pylist())
-        texts = [f"{each} has {value.as_py()}" for each, value in zip(ids, values.take(shown), strict=True)]
-        more = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
-        raise ParameterError(
-            f"{edge.name}.{weight} is no weight for {len(wrong):,} edges: {', '.join(texts)}{more}",
-            hint="weights are numbers that are not null and not negative; leave others out by filters",
-            details={"type": edge.name, "property": weight, "count": len(wrong), "ids": list(ids)},
-        )
+        refuse_weights(edge, weight, len(wrong), list(zip(ids, to_list(values.take(shown)), strict=True)))
     return numbers
+
+
+def find_wrong_weights(values: Values) -> tuple[Numbers, Positions]:
+    """Return weights as numbers, and the places of those that are null, negative or not finite."""
+    numbers = compute("coalesce", values.cast(pa.float64()), pa.scalar(float("nan"))).to_numpy(zero_copy_only=False)
+    return numbers, np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+
+
+def refuse_weights(edge: EdgeType, weight: str, count: int, examples: Sequence[tuple[str, object]]) -> None:
+    """Refuse edges by their weights; a few are named with theirs."""
+    shown = examples[:_SHOWN]
+    texts = [f"{each} has {value}" for each, value in shown]
+    more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+    raise ParameterError(
+        f"{edge.name}.{weight} is no weight for {count:,} edges: {', '.join(texts)}{more}",
+        hint="weights are numbers that are not null and not negative; leave others out by filters",
+        details={"type": edge.name, "property": weight, "count": count, "ids": [each for each, _ in shown]},
+    )

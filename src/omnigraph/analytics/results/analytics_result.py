@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from omnigraph.analytics.results.provenance import Provenance
 from omnigraph.analytics.results.write_back import ColumnWrite, Destination, WriteTarget, write_column
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
-from omnigraph.errors import Json, ParameterError
+from omnigraph.errors import Json, ParameterError, Unsupported
 from omnigraph.language.source import suggest_name
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
@@ -51,6 +51,16 @@ class AnalyticsResult(Result):
     def values(self) -> list[str]:
         """The names of the columns with values."""
         return self.columns[2:]
+
+    @property
+    def df(self) -> Any:
+        """The rows as a DataFrame of Spark, if the algorithm was called on a graph in a Spark session."""
+        if self._target.make_frame is None:
+            raise Unsupported(
+                "the result was computed without Spark",
+                hint="use to_pandas() or to_arrow(), or graph.spark().analytics",
+            )
+        return self._target.make_frame(self.to_arrow())
 
     def top(self, count: int = 10, by: str | None = None) -> AnalyticsResult:
         """Return the rows with the largest values of a column, by default the first; equal ones by type and id."""

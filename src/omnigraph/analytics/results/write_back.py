@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -41,6 +41,8 @@ class WriteTarget:
     manifest: Manifest
     actor: str | None = None
     is_writable: bool = True
+    make_frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
+    """Makes a DataFrame of Spark of a result, where it was computed for one."""
 
     def check_writable(self) -> None:
         """Refuse a graph that was opened for reading."""

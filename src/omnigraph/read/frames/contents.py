@@ -71,6 +71,11 @@ class TableContents:
         return hash(self._digest)
 
     @property
+    def digest(self) -> bytes:
+        """Equal for equal contents, in any process."""
+        return self._digest
+
+    @property
     def newest_fragment(self) -> int:
         """The id of the fragment that was added last."""
         return max((part.fragment for part in self.fragments), default=-1)

@@ -1,0 +1,133 @@
+"""Load a projection on Spark: its nodes are numbered in the driver's process, its edges are cut up on executors.
+
+The folder of a projection is named after the contents of its tables and what it chooses, so that all algorithms of a
+session use the same blocks, and the next session those that a killed one left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, cast
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.analytics import (
+    ProjectedGraph,
+    ProjectedNodes,
+    ProjectionPlan,
+    load_projection,
+    number_nodes,
+    refuse_beyond,
+    refuse_weights,
+)
+from omnigraph.deadlines import check_deadline
+from omnigraph.language.schema import Catalog
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.frames import open_full_table, shared_cache
+from omnigraph.read.rows import open_type_rows
+from omnigraph.spark.analytics.edge_pieces import EdgeCut, EndOrder, SortedFile, cut_edges, write_numbers
+from omnigraph.spark.analytics.scratch_blocks import ScratchEngine, StoredEdges
+from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.scratch import ScratchFolder, use_named_folder
+from omnigraph.spark.sized_frames import MAX_TASK_ROWS
+from omnigraph.write.executor import group_evenly
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SPARK_MIN_EDGES: Final = 2_000_000
+"""With fewer edges an algorithm runs in the driver's process: a round takes less time there than a job to start."""
+_INDEX: Final = "edges.json"
+_log = logging.getLogger("omnigraph")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkProjector:
+    """Loads projections for algorithms on Spark. ``keep`` is given the removal of each folder that was used."""
+
+    session: SparkSession
+    manifest: Manifest
+    keep: Callable[[Callable[[], None]], object]
+
+    def load(self, snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) -> ProjectedGraph:
+        """Return the projection, with edges on executors if there are many of them."""
+        pins = [snapshot.pins.get(edges.type.table_key) for edges in plan.edges]
+        count = sum(pin.row_count for pin in pins if pin is not None)
+        if count < SPARK_MIN_EDGES:
+            _log.info("the projection has %d edges: the algorithm runs in the driver's process", count)
+            local = load_projection(snapshot, catalog, plan)
+            return ProjectedGraph(local.nodes, local.engine, "spark-driver")
+        nodes = number_nodes(snapshot, plan)
+        folder, leave = use_named_folder(self.manifest, _name_folder(snapshot, plan, nodes))
+        self.keep(leave)
+        executor = SparkExecutor(self.session, "reading a projection")
+        edges = _find_edges(folder)
+        if edges is None:
+            edges = _cut_all(executor, folder, snapshot, plan, nodes)
+            folder.put(_INDEX, orjson.dumps(asdict(edges)))
+        return ProjectedGraph(nodes, ScratchEngine(executor, folder, edges), "spark")
+
+    def make_frame(self, table: pa.Table) -> DataFrame:
+        """Return a result as a DataFrame."""
+        return self.session.createDataFrame(table)
+
+
+def _name_folder(snapshot: Snapshot, plan: ProjectionPlan, nodes: tuple[ProjectedNodes, ...]) -> bytes:
+    """Return a digest of everything that the edges and their numbers depend on."""
+    cache = shared_cache()
+    contents = [part.table.contents for part in nodes]
+    contents += [open_full_table(snapshot, each.type.table_key, each.type, cache).contents for each in plan.edges]
+    told = [orjson.dumps(plan.to_json(), option=orjson.OPT_SORT_KEYS), *(each.digest for each in contents)]
+    return blake2b(b"\0".join(told), digest_size=20).digest()
+
+
+def _find_edges(folder: ScratchFolder) -> StoredEdges | None:
+    """Return what an earlier run left; None if it did not get so far."""
+    data = folder.find(_INDEX)
+    if data is None:
+        return None
+    found = cast("dict[str, object]", orjson.loads(data))
+    files = cast("list[dict[str, object]]", found["files"])
+    return StoredEdges(
+        cast("int", found["num_nodes"]),
+        cast("bool", found["weighted"]),
+        tuple(
+            SortedFile(str(each["path"]), cast("EndOrder", each["order"]), tuple(cast("list[int]", each["begins"])))
+            for each in files
+        ),
+    )
+
+
+def _cut_all(
+    executor: SparkExecutor,
+    folder: ScratchFolder,
+    snapshot: Snapshot,
+    plan: ProjectionPlan,
+    nodes: tuple[ProjectedNodes, ...],
+) -> StoredEdges:
+    """Cut the edges of all types; refuse weights that are none, as the projection of one process does."""
+    count = nodes[-1].first + len(nodes[-1].order) if nodes else 0
+    numbers = {part.type.name: write_numbers(folder, part) for part in nodes}
+    files: list[SortedFile] = []
+    for edges in plan.edges:
+        check_deadline()
+        rows = open_type_rows(snapshot, edges.type)
+        if rows.table is None:
+            continue
+        sources, destinations = numbers[edges.type.from_type], numbers[edges.type.to_type]
+        cut = EdgeCut(folder, rows, edges, plan.weight, sources, destinations, count)
+        stored = rows.table.fragment_rows()
+        most = min(MAX_TASK_ROWS, -(-sum(stored.values()) // executor.parallelism) or 1)
+        found = executor.run(partial(cut_edges, cut), group_evenly(stored, most))
+        if plan.weight is not None and any(each.num_wrong for each in found):
+            wrong = [pair for each in found for pair in each.wrong]
+            refuse_weights(edges.type, plan.weight, sum(each.num_wrong for each in found), wrong)
+        files += [file for each in found for file in each.files]
+    refuse_beyond(sum(file.begins[-1] for file in files if file.order == "begin"), "edges")
+    return StoredEdges(count, plan.weight is not None, tuple(files))

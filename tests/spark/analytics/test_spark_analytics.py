@@ -1,0 +1,200 @@
+"""Algorithms on Spark: the same as in one process, with several blocks, and what a session leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+import omnigraph as og
+from omnigraph.analytics import ALGORITHMS, AnalyticsResult, GraphProjection, run_algorithm
+from omnigraph.errors import ParameterError, Unsupported
+from omnigraph.graph import Graph
+from omnigraph.spark.analytics import projections
+from omnigraph.spark.graph import SparkGraph
+from tests.analytics.programs import find_distance, find_smallest, rank
+from tests.selection import daily
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = """
+node Port { code: String @key  size: I32? }
+node Vessel { name: String @key }
+edge Leg: Port -> Port { km: F64? }
+edge CallsAt: Vessel -> Port
+"""
+IN_SUPERSTEPS = ["degree", "pagerank", "wcc", "label_propagation"]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    made = og.init(tmp_path_factory.mktemp("analytics") / "ports.og", SCHEMA)
+    chance = np.random.default_rng(3)
+    for part in range(2):
+        # Two fragments, with parallel edges, loops and ports that nothing leads to.
+        legs = (chance.random((120, 2)) ** 2 * 60).astype(int).tolist()
+        made.load(
+            [
+                *({"type": "Port", "data": {"code": f"p{n:03}", "size": n % 7}} for n in range(part, 80, 2)),
+                *({"type": "Vessel", "data": {"name": f"v{n}"}} for n in range(part, 9, 2)),
+            ]
+        )
+        if part:
+            for half in (legs[:70], legs[70:]):
+                made.load(
+                    [
+                        *(
+                            {"edge": "Leg", "from": f"p{a:03}", "to": f"p{b:03}", "data": {"km": (a + 2 * b) / 8}}
+                            for a, b in half
+                        ),
+                        *({"edge": "CallsAt", "from": f"v{n}", "to": f"p{n:03}"} for n in range(0, 9, 4)),
+                    ],
+                    mode="append",
+                )
+    return made
+
+
+@pytest.fixture
+def on_spark(graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Generator[SparkGraph]:
+    monkeypatch.setattr(projections, "SPARK_MIN_EDGES", 0)
+    with graph.spark(spark) as opened:
+        yield opened
+
+
+def assert_same(found: AnalyticsResult, known: AnalyticsResult, engine: str = "spark") -> None:
+    assert found.provenance.engine == engine
+    assert found.columns == known.columns
+    for mine, theirs in zip(found.rows, known.rows, strict=True):
+        assert mine == {
+            name: pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+            for name, value in theirs.items()
+        }
+
+
+def parameters_of(name: str) -> dict[str, object]:
+    given: dict[str, object] = {"bfs": {"source": "p001"}, "shortest_paths": {"source": ["p001", "p002"]}}
+    given |= {"pagerank": {"iterations": 3}, "label_propagation": {"iterations": 3}}
+    given |= {"link_scores": {"pairs": [("p001", "p002")]}, "embed_fastrp": {"dimension": 4}}
+    given |= {"embed_node2vec": {"dimension": 4, "walks": 2, "length": 3}, "betweenness": {"samples": 9}}
+    return given.get(name, {})  # pyright: ignore[reportReturnType]  mappings of names
+
+
+@pytest.mark.parametrize("name", daily(IN_SUPERSTEPS, ["pagerank", "wcc"]))
+def test_supersteps_on_executors_give_what_one_process_gives(graph: Graph, on_spark: SparkGraph, name: str) -> None:
+    def project(given: GraphProjection) -> GraphProjection:
+        return given.project(edges={"Leg": "both", "CallsAt": "in"})
+
+    assert_same(run_algorithm(project(on_spark.analytics), name, {}), run_algorithm(project(graph.analytics), name, {}))
+
+
+@pytest.mark.parametrize("name", daily([name for name in ALGORITHMS if name not in IN_SUPERSTEPS], ["bfs"]))
+def test_other_kernels_run_in_the_driver_over_edges_from_executors(
+    graph: Graph, on_spark: SparkGraph, name: str
+) -> None:
+    found, known = (
+        run_algorithm(each.project(["Port"], ["Leg"]), name, parameters_of(name))
+        for each in (on_spark.analytics, graph.analytics)
+    )
+    assert_same(found, known)
+
+
+def test_weights_and_filters_are_those_of_one_process(graph: Graph, on_spark: SparkGraph) -> None:
+    filters = {"Port": [("size", ">", 1)], "Leg": [("km", ">=", 1.5)]}
+    found, known = (
+        each.project(["Port"], ["Leg"], weight="km", filters=filters).pagerank(iterations=4)
+        for each in (on_spark.analytics, graph.analytics)
+    )
+    assert_same(found, known)
+    assert 0 < len(found.rows) < 80
+    assert found.df.count() == len(found.rows)
+
+
+@pytest.mark.parametrize(
+    ("program", "combine", "along"),
+    daily(
+        [(find_smallest, "min", "copy"), (rank, "sum", "copy"), (find_distance, "min", "plus_weight")],
+        [(find_distance, "min", "plus_weight")],
+        lambda each: cast("Any", each)[0].__name__,
+    ),
+)
+def test_a_program_runs_unchanged(graph: Graph, on_spark: SparkGraph, program: Any, combine: str, along: str) -> None:
+    found, known = (
+        each.project(["Port"], ["Leg"], weight="km").pregel(program, combine=combine, along=along)
+        for each in (on_spark.analytics, graph.analytics)
+    )
+    assert_same(found, known)
+
+
+def test_what_a_program_does_wrong_is_told_as_in_one_process(on_spark: SparkGraph) -> None:
+    with pytest.raises(ParameterError, match="x of shape"):
+        on_spark.analytics.project(["Port"], ["Leg"]).pregel(lambda *_: ({"x": np.zeros(1)}, None))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+
+
+def test_blocks_are_used_again_and_gone_when_the_session_is_closed(
+    graph: Graph, spark: SparkSession, on_spark: SparkGraph
+) -> None:
+    scratch = Path(f"{graph.uri}.loading")
+
+    def files() -> set[str]:
+        return {path.name for path in scratch.rglob("*") if path.is_file() and path.parent.name != "users"}
+
+    ports = on_spark.analytics.project(["Port"], ["Leg"])
+    ports.pagerank(iterations=2)
+    first = files()
+    assert {"edges.json", "incoming.json", "outgoing.json"} <= first
+    assert not any(name.startswith("state") for name in first)
+    ports.pagerank(iterations=3)
+    with graph.spark(spark) as other:
+        other.analytics.project(["Port"], ["Leg"]).pagerank(iterations=1)
+        assert files() == first
+    # The other session has left; this one still reads the blocks.
+    assert files() == first
+    ports.degree()
+    on_spark.close()
+    assert not files()
+
+
+def test_a_small_projection_runs_in_the_driver_and_says_so(
+    graph: Graph, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="omnigraph")
+    with graph.spark(spark) as opened:
+        assert_same(opened.analytics.wcc(), graph.analytics.wcc(), "spark-driver")
+    assert "runs in the driver's process" in caplog.text
+
+
+def test_a_result_of_spark_is_written_with_its_engine(tmp_path: Path, spark: SparkSession) -> None:
+    made = og.init(tmp_path / "ports.og", SCHEMA)
+    made.load(
+        [
+            *({"type": "Port", "data": {"code": code}} for code in "ab"),
+            {"edge": "Leg", "from": "a", "to": "b", "data": {"km": None}},
+        ]
+    )
+    with made.spark(spark) as opened:
+        ports = opened.analytics.project(["Port"], ["Leg"])
+        ports.degree().write("degree", create=True, branch="ranks", from_="main")
+        assert made.analyses("ranks")[0].provenance.engine == "spark-driver"
+        with pytest.raises(Unsupported, match="without Spark"):
+            _ = made.analytics.degree().df
+
+
+def test_weights_that_are_none_are_refused_with_their_edges(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projections, "SPARK_MIN_EDGES", 0)
+    made = og.init(tmp_path / "ports.og", SCHEMA)
+    made.load([{"type": "Port", "data": {"code": code}} for code in "ab"])
+    for km in (-1.0, None, 2.0):
+        made.load([{"edge": "Leg", "from": "a", "to": "b", "data": {"km": km}}], mode="append")
+    problems: list[tuple[str, object]] = []
+    with made.spark(spark) as opened:
+        for each in (made.analytics, opened.analytics):
+            with pytest.raises(ParameterError, match="no weight for 2 edges") as caught:
+                each.project(["Port"], ["Leg"], weight="km").pagerank()
+            problems.append((caught.value.message, caught.value.hint))
+    assert problems[0] == problems[1]
