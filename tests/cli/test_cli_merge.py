@@ -125,7 +125,7 @@ def test_conflicts_are_decided_in_a_file(omnigraph: Command, at_odds: Graph) -> 
     assert tried.err.splitlines()[-1] == "resolve the conflicts in june.yaml, then merge with --resolve june.yaml"
     undecided = omnigraph("merge", "dev", "--resolve", "june.yaml", *GRAPH)
     assert undecided.code == 3
-    assert "june.yaml:9  choose  it is undecided" in undecided.err
+    assert "june.yaml:9  undecided  it is undecided" in undecided.err
     again = omnigraph("merge", "dev", "--dry-run", "--out", "june.yaml", *GRAPH)
     assert (again.code, "there is a file june.yaml already" in again.err) == (1, True)
     file = Path("june.yaml")

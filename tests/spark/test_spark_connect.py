@@ -29,7 +29,7 @@ def test_nothing_is_used_that_spark_connect_lacks() -> None:
         if MISSING.search(line)
     ]
     # Not asked of a session over Spark Connect.
-    assert found == ['cli/commands/pipeline.py: started.session.sparkContext.setLogLevel("ERROR")']
+    assert found == ['cli/spark_engine.py: started.session.sparkContext.setLogLevel("ERROR")']
 
 
 @pytest.mark.slow

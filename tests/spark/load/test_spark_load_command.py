@@ -30,3 +30,16 @@ def test_the_command_chooses_spark_for_large_files(
     file = file_of(tmp_path / "more.jsonl", [ship("d")])
     assert main(["load", str(file), "--json", "-g", str(tmp_path / "ships.og")]) == 0
     assert '"engine":"spark"' in capsys.readouterr().out.replace(" ", "")
+
+
+@pytest.mark.usefixtures("spark")
+def test_merges_and_upkeep_run_on_spark_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = new_graph(tmp_path / "ships.og", FIRST)
+    graph.create_branch("june")
+    graph.load([ship("d")], branch="june")
+    place = ["-g", str(tmp_path / "ships.og"), "--engine", "spark"]
+    assert main(["merge", "june", *place]) == 0
+    assert set(codes(omnigraph.open(tmp_path / "ships.og", "ro"))) == {"a", "b", "c", "d"}
+    assert main(["optimize", *place]) == 0
+    assert main(["index", *place]) == 0
+    assert "error" not in capsys.readouterr().err

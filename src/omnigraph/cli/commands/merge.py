@@ -10,6 +10,7 @@ import typer
 from omnigraph.cli.arguments import Message
 from omnigraph.cli.render.merge import MergeSummary
 from omnigraph.cli.session import session_of
+from omnigraph.cli.spark_engine import Engine, choose_engine
 from omnigraph.errors import AlreadyExists
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def merge(
             "--if-commit", metavar="ID", help="Only if the newest commit of DST is this one.", show_default=False
         ),
     ] = None,
+    engine: Engine = "local",
     message: Message = None,
 ) -> int:
     """Merge the changes of SRC since the common ancestor into DST: one commit with two parents, or nothing.
@@ -83,13 +85,14 @@ def merge(
       omnigraph merge review/june --delete-branch
       omnigraph merge review/june --dry-run --out june.yaml
       omnigraph merge review/june --resolve june.yaml
+      omnigraph merge import/june --engine spark
     """
     session = session_of(context)
     prefer = check_decisions(dry_run=dry_run, out=out, ours=ours, theirs=theirs, resolve=resolve)
     doing = "trying to merge" if dry_run else "merging"
     session.output.say(f"{doing} {source} into branch {into} in {session.target()}")
     with session.open("ro" if dry_run else "rw") as graph:
-        result = graph.merge(
+        result = choose_engine(graph, engine).merge(
             source,
             into,
             by=by,

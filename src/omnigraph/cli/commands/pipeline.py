@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,13 +18,13 @@ from omnigraph.cli.render.output import Output
 from omnigraph.cli.render.page import pluralize
 from omnigraph.cli.render.pipeline import PipelineCheckSummary, PipelinePreview, PipelineRunSummary
 from omnigraph.cli.session import Session, session_of
+from omnigraph.cli.spark_engine import start_spark
 from omnigraph.errors import NotFound, PipelineError
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode
     from omnigraph.pipeline.file import PipelineFile
     from omnigraph.pipeline.planner import PipelinePlan
-    from omnigraph.spark.graph import SparkGraph
     from omnigraph.spark.pipeline import PipelineStep
 
 PipelineName: TypeAlias = Annotated[
@@ -113,7 +112,7 @@ def check(context: typer.Context, file: PipelineName) -> int:
 
         session.output.say(f"checking {file} for branch {found.file.load.branch} in {place}")
         session.output.show(
-            PipelineCheckSummary(check_pipeline(found, partial(_start, graph), StepReporter(session.output)))
+            PipelineCheckSummary(check_pipeline(found, partial(start_spark, graph), StepReporter(session.output)))
         )
     return 0
 
@@ -136,7 +135,7 @@ def run(context: typer.Context, file: PipelineName) -> int:
         from omnigraph.spark.pipeline import run_pipeline
 
         session.output.say(f"loading {file} into branch {found.file.load.branch} in {place}")
-        result = run_pipeline(found, partial(_start, graph), StepReporter(session.output))
+        result = run_pipeline(found, partial(start_spark, graph), StepReporter(session.output))
         session.output.show(PipelineRunSummary(result, place))
     return 0 if result.passed else 1
 
@@ -167,17 +166,6 @@ def _graph(session: Session, file: PipelineFile, mode: Mode) -> Graph:
         hint = "create it first: omnigraph init URI --schema S.pg"
         problem = file.problem(NO_GRAPH, file.redactor.redact(missing.message), file.graph.span, hint)
         raise PipelineError(sorted([*file.problems, problem], key=lambda each: each.position.line)) from None
-
-
-def _start(graph: Graph) -> SparkGraph:
-    """Start Spark with its own warnings off, unless ``-v`` is given: they are long and show full paths."""
-    from pyspark.sql.utils import is_remote
-
-    started = graph.spark()
-    # Over Spark Connect the warnings are in the log of the server.
-    if not (is_remote() or logging.getLogger("omnigraph").isEnabledFor(logging.INFO)):
-        started.session.sparkContext.setLogLevel("ERROR")
-    return started
 
 
 class StepReporter:

@@ -11,6 +11,7 @@ from omnigraph.cli.arguments import Types
 from omnigraph.cli.render.read import IndexSummary
 from omnigraph.cli.render.upkeep import CleanupSummary, OptimizeSummary, RepairSummary, VerifySummary
 from omnigraph.cli.session import NOTHING_CHANGED, Session, session_of
+from omnigraph.cli.spark_engine import Engine, choose_engine
 
 # The name of --yes in release 0.1.
 Confirm = Annotated[bool, typer.Option("--confirm", hidden=True)]
@@ -20,6 +21,7 @@ def optimize(
     context: typer.Context,
     branch: Annotated[str, typer.Option("--branch", help="The branch whose tables to optimize.")] = "main",
     types: Types = None,
+    engine: Engine = "local",
 ) -> int:
     """Compact small files, build the declared indexes, and compact the manifest.
 
@@ -32,7 +34,7 @@ def optimize(
     session = session_of(context)
     session.output.say(f"optimizing branch {branch} in {session.target()}")
     with session.open("rw") as graph:
-        session.output.show(OptimizeSummary(graph.optimize(branch, types or None)))
+        session.output.show(OptimizeSummary(choose_engine(graph, engine).optimize(branch, types or None)))
     return 0
 
 
@@ -133,6 +135,7 @@ def index(
     context: typer.Context,
     branch: Annotated[str, typer.Option("--branch", help="The branch whose tables to index.")] = "main",
     types: Types = None,
+    engine: Engine = "local",
 ) -> int:
     """Build the indexes that the schema declares, where they are missing or do not cover all rows.
 
@@ -145,5 +148,5 @@ def index(
     session = session_of(context)
     session.output.say(f"indexing branch {branch} in {session.target()}")
     with session.open("rw") as graph:
-        session.output.show(IndexSummary(branch, graph.ensure_indexes(branch, types or None)))
+        session.output.show(IndexSummary(branch, choose_engine(graph, engine).ensure_indexes(branch, types or None)))
     return 0
