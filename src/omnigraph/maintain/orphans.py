@@ -15,7 +15,7 @@ from typing import Final
 
 from omnigraph.errors import NotFound
 from omnigraph.manifest.handle import Manifest
-from omnigraph.storage.lance_internals import NeededFiles, is_detached_version
+from omnigraph.storage.lance_internals import END_FILES_FOLDER, NeededFiles, is_detached_version
 from omnigraph.storage.objects import ObjectInfo, Objects
 from omnigraph.storage.tables import list_tracked_files, open_newest_whole, open_table
 
@@ -34,6 +34,7 @@ class ReclaimKind(StrEnum):
     DROPPED = "dropped tables"
     STAGED = "staged files"
     DETACHED = "detached versions"
+    DERIVED = "derived files"
     LOADS = "unfinished loads"
 
 
@@ -109,7 +110,9 @@ def find_orphans(found: DatasetFiles, now: datetime, age: timedelta) -> Iterator
 def _kind_of(path: str, needed: NeededFiles) -> ReclaimKind | None:
     if is_detached_version(path):
         return ReclaimKind.DETACHED
-    return ReclaimKind.STAGED if needed.is_orphan(path) else None
+    if not needed.is_orphan(path):
+        return None
+    return ReclaimKind.DERIVED if path.startswith(f"{END_FILES_FOLDER}/") else ReclaimKind.STAGED
 
 
 def find_dead_loads(manifest: Manifest, now: datetime, age: timedelta) -> tuple[Objects, list[OrphanFile]]:

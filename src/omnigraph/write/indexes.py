@@ -23,7 +23,7 @@ from omnigraph.errors import NotFound
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.manifest.contract import load_current_schema
+from omnigraph.manifest.contract import load_current_schema, load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
@@ -34,6 +34,7 @@ from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.filters import quote_name
 from omnigraph.storage.tables import IndexKind, StagedChange, Table, has_indexable_rows
 from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit_operation
+from omnigraph.write.edge_ends import write_missing_ends
 from omnigraph.write.executor import LOCAL, Executor, group_evenly
 
 MIN_ROWS_IN_A_SEGMENT: Final = 500_000
@@ -222,9 +223,13 @@ def commit_indexes(manifest: Manifest, operation: EnsureIndexesOperation, option
     """Build indexes and publish those whose rows are still there. The others are deferred."""
     result = commit_operation(manifest, operation, replace(options, message="ensure indexes"))
     report = result.outcome
+    now = take_snapshot(manifest, options.branch)
+    if operation.executor is LOCAL:
+        # Where the work is distributed, the ids of all nodes need not fit the memory of one process.
+        written = dict.fromkeys(index.table_key for index in operation.required)
+        write_missing_ends(now, load_schema_of(manifest, now.schema_ir_hash).catalog, written)
     if not report.built:
         return report
-    now = take_snapshot(manifest, options.branch)
     there = [index for index in report.built if _IndexState.read(now, index.table_key).is_there(index)]
     # An index of a table that this commit did not write to was built by somebody else meanwhile.
     built = tuple(index for index in there if index.table_key in result.tables)

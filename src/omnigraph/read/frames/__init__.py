@@ -8,7 +8,7 @@ from omnigraph.read.frames.alignment import align_frames, join_pieces
 from omnigraph.read.frames.bases import list_bases, note_base
 from omnigraph.read.frames.cache import Cache, shared_cache
 from omnigraph.read.frames.comparisons import match_pattern, to_comparable
-from omnigraph.read.frames.contents import TableContents, read_contents
+from omnigraph.read.frames.contents import FragmentContents, TableContents, read_contents
 from omnigraph.read.frames.entity_sets import (
     FEW_ROWS,
     FullTable,
@@ -57,6 +57,7 @@ __all__ = [
     "EvaluationContext",
     "ExtendedTable",
     "FindEdges",
+    "FragmentContents",
     "Frame",
     "FullTable",
     "Mask",

@@ -1,6 +1,7 @@
 """The operators of a match on frames: scan nodes, follow edges, join, filter and count."""
 
 from omnigraph.read.match.counting import count_by_position
+from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey
 from omnigraph.read.match.execute import execute_match, run_match, stream_match
 from omnigraph.read.match.join import find_join_comparison
 from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
@@ -14,7 +15,7 @@ from omnigraph.read.match.ranked_scan import (
 )
 from omnigraph.read.match.scan_nodes import describe_scan_access, finds_by_id, split_predicates
 from omnigraph.read.match.strategy import describe_edge_access, edge_walk_of
-from omnigraph.read.match.topology import Adjacency, EdgeEnds, EdgeEndsKey, build_adjacency, load_edge_ends
+from omnigraph.read.match.topology import Adjacency, build_adjacency, load_edge_ends
 
 __all__ = [
     "IN_RANKING",

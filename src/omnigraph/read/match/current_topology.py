@@ -25,21 +25,17 @@ from omnigraph.read.frames import (
     list_bases,
     open_full_table,
 )
+from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, load_ends, refuse_missing_ends
 from omnigraph.read.match.extended_adjacency import ExtendedAdjacency, extend_adjacency, unite_extended
 from omnigraph.read.match.topology import (
     Adjacency,
     AdjacencyKey,
-    EdgeEnds,
-    EdgeEndsKey,
     Hops,
     Neighbourhood,
-    TopologyTables,
     derive_adjacency,
     is_derived,
-    load_ends,
     orient_edges,
     orient_sizes,
-    refuse_missing_ends,
     unite,
 )
 from omnigraph.storage.columns import Values, column_of

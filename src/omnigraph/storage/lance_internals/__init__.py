@@ -39,6 +39,7 @@ from omnigraph.storage.lance_internals.lance_texts import (
 )
 from omnigraph.storage.lance_internals.lance_version import refuse_untested_lance
 from omnigraph.storage.lance_internals.layout import (
+    END_FILES_FOLDER,
     TABLE_FOLDERS,
     VERSIONS_FOLDER,
     NeededFiles,
@@ -62,6 +63,7 @@ from omnigraph.storage.lance_internals.schema_fields import (
 
 __all__ = [
     "BRANCH_REFS_FOLDER",
+    "END_FILES_FOLDER",
     "TABLE_FOLDERS",
     "VERSIONS_FOLDER",
     "BranchRef",

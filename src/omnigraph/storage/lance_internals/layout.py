@@ -19,7 +19,9 @@ VERSIONS_FOLDER: Final = "_versions"
 TABLE_FOLDERS: Final = (VERSIONS_FOLDER, "_transactions", "data")
 """What every table has that was ever written to."""
 
-_SWEPT_FOLDERS: Final = ("data/", "_deletions/", "_transactions/", "_indices/")
+END_FILES_FOLDER: Final = "_ends"
+"""Ours, beside those of Lance: what is derived from files of rows, and named after them."""
+_SWEPT_FOLDERS: Final = ("data/", "_deletions/", "_transactions/", "_indices/", f"{END_FILES_FOLDER}/")
 _VERSION: Final = re.compile(r"(\d{20})\.manifest")
 _DETACHED: Final = re.compile(r"_versions/d[^/]*\.manifest")
 _BRANCH_VERSION: Final = re.compile(r"(?P<dataset>.+?)/tree/.+/_versions/[^/]+\.manifest")
@@ -111,6 +113,8 @@ class NeededFiles:
         """Whether a path inside of a branch is that of a file which versions come to need, and none does."""
         if not path.startswith(_SWEPT_FOLDERS) or path in self._paths:
             return False
+        if path.startswith(f"{END_FILES_FOLDER}/"):
+            return f"data/{path.split('/', 1)[1].partition('.')[0]}" not in self._stems
         # Large blobs lie in a folder that is named like the file of their rows; of an index every file is needed.
         folder = _first_two(path)
         return folder not in self._indexes and folder.removesuffix(".lance") not in self._stems

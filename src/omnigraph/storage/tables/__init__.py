@@ -3,6 +3,14 @@
 Every write of Lance is called in ``writes`` and ``upkeep``, and nowhere else.
 """
 
+from omnigraph.storage.tables.end_files import (
+    LEAST_NUMBERED_ROWS,
+    NodeRows,
+    RowNumbers,
+    StoredEnds,
+    read_end_file,
+    write_end_file,
+)
 from omnigraph.storage.tables.fragments import (
     Numbers,
     RowVersions,
@@ -115,6 +123,7 @@ from omnigraph.storage.tables.writes import (
 )
 
 __all__ = [
+    "LEAST_NUMBERED_ROWS",
     "MANY_SMALL_FRAGMENTS",
     "ROW_ADDRESS",
     "ROW_CREATED_AT",
@@ -127,11 +136,14 @@ __all__ = [
     "Addresses",
     "FragmentText",
     "IndexKind",
+    "NodeRows",
     "Numbers",
+    "RowNumbers",
     "RowVersions",
     "Segment",
     "StagedChange",
     "StorageCalls",
+    "StoredEnds",
     "Table",
     "TableCommit",
     "TableFragment",
@@ -196,6 +208,7 @@ __all__ = [
     "plan_compaction",
     "plan_tail_compaction",
     "read_deleted_offsets",
+    "read_end_file",
     "read_row_offsets",
     "read_row_versions",
     "read_rows",
@@ -215,5 +228,6 @@ __all__ = [
     "stage_rewrites",
     "take_fragment",
     "update_fragments",
+    "write_end_file",
     "write_rows",
 ]

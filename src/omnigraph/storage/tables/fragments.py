@@ -48,6 +48,11 @@ class TableFragment:
     num_rows: int
 
     @property
+    def physical_rows(self) -> int:
+        """The number of its rows, with those that are deleted."""
+        return self.num_rows + (0 if self.deletion_file is None else self.deletion_file.num_rows)
+
+    @property
     def deletions(self) -> str | None:
         """The unique path of its deletion file."""
         return None if self.deletion_file is None else self.deletion_file.path

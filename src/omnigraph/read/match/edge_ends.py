@@ -1,0 +1,209 @@
+"""The ends of the edges of a type as positions in its node tables.
+
+They are derived from three table versions, the edges and the nodes at both ends, and are kept in the cache. For a
+version that only added edges to a cached one, just the added edges are read. Fragments with a file of their ends need
+no texts: see ``stored_ends``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import StorageError
+from omnigraph.language.schema import TableKey
+from omnigraph.read.frames import (
+    Cache,
+    ChunkedValues,
+    CompactPositions,
+    FullTable,
+    TableContents,
+    WholeTable,
+    note_base,
+)
+from omnigraph.read.match.stored_ends import NONE_OUTSIDE, StoredEndsReader
+from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.tables import Table
+
+_EDGES_PER_BLOCK: Final = 8_000_000
+"""How many edges are read at a time; their ends are texts until they are located."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEndsKey:
+    """The cache key of the ends of all edges of a version."""
+
+    edges: TableContents
+    sources: TableContents
+    destinations: TableContents
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyTables:
+    """The table versions that an adjacency is derived from."""
+
+    edges: FullTable
+    sources: FullTable
+    destinations: FullTable
+    are_of_one_snapshot: bool
+    """Whether each edge must end at a node; nodes may also be older than the edges."""
+
+    @property
+    def key(self) -> EdgeEndsKey:
+        """The cache key of the ends of the edges."""
+        return EdgeEndsKey(self.edges.contents, self.sources.contents, self.destinations.contents)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEnds:
+    """The position of the source and the destination of each edge, in table order."""
+
+    sources: CompactPositions
+    destinations: CompactPositions
+    outside: pa.Table
+    """The number, ``src`` and ``dst`` of edges with an end that the node tables do not have; its position is -1.
+
+    Edges may be newer than the nodes that they are located in; within one snapshot there is no such edge.
+    """
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the arrays."""
+        return self.sources.nbytes + self.destinations.nbytes + self.outside.nbytes
+
+    def refuse_missing(self, tables: TopologyTables) -> None:
+        """Raise an error if an edge ends outside of the node tables."""
+        if not self.outside.num_rows:
+            return
+        for column, positions, nodes in (
+            ("src", self.sources, tables.sources),
+            ("dst", self.destinations, tables.destinations),
+        ):
+            missing = np.flatnonzero(positions[column_of(self.outside, "edge").to_numpy()] < 0)
+            refuse_missing_ends(column_of(self.outside, column).take(missing), column, nodes, tables.edges)
+
+
+def refuse_missing_ends(texts: Values, column: str, nodes: WholeTable, edges: WholeTable) -> None:
+    """Raise an error if there are ends of edges that no node has."""
+    if len(texts):
+        raise StorageError(
+            f"{len(texts)} edges of '{TableKey(edges.table_key).type_name}' have a {column} that is not in "
+            f"{nodes.table_key}, for example '{texts[0].as_py()}'",
+            hint="the table was changed from outside",
+            details={"table_key": edges.table_key, "column": column, "count": len(texts)},
+        )
+
+
+def load_ends(tables: TopologyTables, cache: Cache) -> EdgeEnds:
+    """Return the ends of all edges, from the cache if possible."""
+
+    def make() -> EdgeEnds:
+        older, since = _find_older_ends(tables, cache)
+        ends = _join_ends([older, *_read_ends(tables, since)])
+        if tables.edges.contents.fragments:
+            opened = tables.edges.open_table()
+            note_base(FullTable(tables.edges.contents, tables.edges.type, cache, lambda: opened), cache)
+        return ends
+
+    return cache.get_or_make(tables.key, make, lambda made: made.nbytes)
+
+
+def _join_ends(blocks: Sequence[EdgeEnds]) -> EdgeEnds:
+    if len(blocks) == 1:
+        return blocks[0]
+    starts = np.cumsum([0, *(len(block.sources) for block in blocks)]).tolist()
+    outside = [_shift_edges(block.outside, start) for block, start in zip(blocks, starts, strict=False)]
+    return EdgeEnds(
+        np.concatenate([block.sources for block in blocks]),
+        np.concatenate([block.destinations for block in blocks]),
+        pa.concat_tables(outside).combine_chunks(),
+    )
+
+
+def _shift_edges(outside: pa.Table, start: int) -> pa.Table:
+    numbers = column_of(outside, "edge").to_numpy().astype(np.int64) + start
+    return outside.set_column(0, "edge", pa.array(numbers, pa.int64()))
+
+
+def _find_older_ends(tables: TopologyTables, cache: Cache) -> tuple[EdgeEnds, TableContents | None]:
+    """Find the ends of the largest cached version that this one extends, and the contents of that version."""
+    edges = tables.edges.contents
+    keys = [key for key in cache.all_keys() if isinstance(key, EdgeEndsKey) and edges.extends(key.edges)]
+    for key in sorted(keys, key=lambda key: key.edges.num_rows, reverse=True):
+        ends = cast("EdgeEnds | None", cache.peek(key))
+        if ends is not None and not ends.outside.num_rows:
+            sources = _translate_positions(ends.sources, key.sources, tables.sources)
+            destinations = _translate_positions(ends.destinations, key.destinations, tables.destinations)
+            if sources is not None and destinations is not None:
+                return EdgeEnds(sources, destinations, NONE_OUTSIDE), key.edges
+    nothing = np.zeros(0, np.int32)
+    return EdgeEnds(nothing, nothing, NONE_OUTSIDE), None
+
+
+def _translate_positions(
+    positions: CompactPositions, older: TableContents, nodes: FullTable
+) -> CompactPositions | None:
+    """Translate positions in an older version of a node table to this one; None if the cache cannot tell."""
+    if nodes.contents.extends(older):
+        return positions
+    ids = nodes.cached_ids_of(older)
+    if ids is None:
+        return None
+    translated = nodes.locate(ids).astype(np.int32)[positions]
+    return translated if translated.min(initial=0) >= 0 else None
+
+
+def _read_ends(tables: TopologyTables, since: TableContents | None) -> Iterator[EdgeEnds]:
+    """Yield the ends of the edges that were added to older contents, or of all, in table order."""
+    newest = -1 if since is None else since.newest_fragment
+    added = [part for part in tables.edges.contents.fragments if part.fragment > newest]
+    if not any(part.num_rows for part in added):
+        return
+    table = tables.edges.open_table()
+    stored = StoredEndsReader(table, tables.sources, tables.destinations)
+    unnumbered: list[int] = []
+    for part in added:
+        found = stored.locate_ends(part)
+        if found is None:
+            unnumbered.append(part.fragment)
+            continue
+        yield from _scan_ends(tables, table, unnumbered)
+        unnumbered = []
+        yield EdgeEnds(found.sources, found.destinations, found.outside)
+    yield from _scan_ends(tables, table, unnumbered)
+
+
+def _scan_ends(tables: TopologyTables, table: Table, fragments: Collection[int]) -> Iterator[EdgeEnds]:
+    if not fragments:
+        return
+    every = len(fragments) == len(tables.edges.contents.fragments)
+    for rows in _combine_batches(table.scan(["src", "dst"], in_fragments=None if every else frozenset(fragments))):
+        # Arrow releases the interpreter lock, so the two columns are located in parallel.
+        with ThreadPoolExecutor(2) as threads:
+            found = threads.map(_locate_nodes, (tables.sources, tables.destinations), (rows["src"], rows["dst"]))
+            sources, destinations = found
+        missing = np.flatnonzero((sources < 0) | (destinations < 0))
+        outside = rows.select(["src", "dst"]).take(missing).add_column(0, "edge", pa.array(missing, pa.int64()))
+        yield EdgeEnds(sources, destinations, outside.cast(NONE_OUTSIDE.schema))
+
+
+def _locate_nodes(nodes: FullTable, texts: ChunkedValues) -> CompactPositions:
+    return nodes.locate(texts).astype(np.int32, copy=False)
+
+
+def _combine_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    batches: list[pa.RecordBatch] = []
+    count = 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if count >= _EDGES_PER_BLOCK:
+            yield pa.Table.from_batches(batches)
+            batches, count = [], 0
+    if batches:
+        yield pa.Table.from_batches(batches)

@@ -1,0 +1,98 @@
+"""Writes the ends of the edges of large fragments as numbers beside their table, where a cold walk finds them.
+
+The files are derived from committed rows and are part of no commit. They are written with the indexes: a fragment that
+has none, or one that names node fragments which are gone, gets a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+import numpy as np
+
+from omnigraph.language.schema import Catalog, TableKey
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.frames import ChunkedValues, find_positions
+from omnigraph.storage import tables
+from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.tables import ROW_ADDRESS, NodeRows, RowNumbers, StoredEnds, Table, TableFragment
+
+_MOST_NODES: Final = 4_000_000
+"""The ids of all nodes are in memory while ends are numbered; a walk over more nodes reads ids."""
+
+_MOST_REWRITTEN: Final = 16
+"""A file is written again once more than one in so many of its nodes is no longer where it was."""
+
+
+def write_missing_ends(snapshot: Snapshot, catalog: Catalog, table_keys: Collection[str]) -> None:
+    """Write the files that large fragments lack, of the edge tables among some tables and of those that end there."""
+    for edge in catalog.edges.values():
+        ends = [TableKey.of_node(name) for name in (edge.from_type, edge.to_type)]
+        concerned = {edge.table_key, *ends}
+        if concerned.isdisjoint(table_keys) or not concerned <= snapshot.pins.keys():
+            continue
+        if max(snapshot.pins[end].row_count for end in ends) <= _MOST_NODES:
+            _write_missing(snapshot.table(edge.table_key), *map(snapshot.table, ends))
+
+
+def _write_missing(edges: Table, sources: Table, destinations: Table) -> None:
+    large = [each for each in tables.list_fragments(edges) if each.physical_rows >= tables.LEAST_NUMBERED_ROWS]
+    if not large:
+        return
+    remaining = {
+        NodeRows.of(each): each.num_rows for nodes in (sources, destinations) for each in tables.list_fragments(nodes)
+    }
+    due = [each for each in large if _lacks_file(edges, each, remaining)]
+    if not due:
+        return
+    begins = _NumberedNodes.read(sources)
+    ends = begins if destinations.uri == sources.uri else _NumberedNodes.read(destinations)
+    for fragment in due:
+        rows = edges.scan(["src", "dst"], with_row_address=True, in_fragments=[fragment.id]).read_all()
+        offsets = column_of(rows, ROW_ADDRESS).to_numpy().astype(np.uint64) & np.uint64(0xFFFFFFFF)
+        stored = StoredEnds(
+            begins.number(cast("ChunkedValues", rows["src"]), offsets, fragment),
+            ends.number(cast("ChunkedValues", rows["dst"]), offsets, fragment),
+            begins.listed,
+            ends.listed,
+        )
+        tables.write_end_file(edges, fragment, stored)
+
+
+def _lacks_file(edges: Table, fragment: TableFragment, remaining: Mapping[NodeRows, int]) -> bool:
+    """Whether a fragment has no file, or too many of the nodes that its file numbers were rewritten since."""
+    stored = tables.read_end_file(edges, fragment)
+    if stored is None:
+        return True
+    listed = (*stored.source_rows, *stored.destination_rows)
+    there = sum(remaining.get(each, 0) for each in listed)
+    return there * _MOST_REWRITTEN < sum(each.count for each in listed) * (_MOST_REWRITTEN - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NumberedNodes:
+    """The ids of a node table, and the number of each: its place among all rows of the listed fragments."""
+
+    listed: tuple[NodeRows, ...]
+    ids: Values
+    numbers: RowNumbers
+
+    @classmethod
+    def read(cls, nodes: Table) -> _NumberedNodes:
+        fragments = tables.list_fragments(nodes)
+        listed = tuple(map(NodeRows.of, fragments))
+        rows = nodes.scan(["id"], with_row_address=True).read_all()
+        addresses = column_of(rows, ROW_ADDRESS).to_numpy().astype(np.int64)
+        starts = np.zeros(max((each.id for each in fragments), default=-1) + 1, np.int64)
+        starts[[each.id for each in fragments]] = np.cumsum([0, *(each.count for each in listed)])[:-1]
+        numbers = starts[addresses >> 32] + (addresses & 0xFFFFFFFF)
+        return cls(listed, column_of(rows, "id"), numbers.astype(np.int32))
+
+    def number(self, texts: ChunkedValues, offsets: tables.Numbers, fragment: TableFragment) -> RowNumbers:
+        """Return the number of the node of each row of a fragment; -1 for deleted rows."""
+        found = np.full(fragment.physical_rows, -1, np.int32)
+        at = find_positions(texts, self.ids)
+        found[offsets.astype(np.int64)] = np.where(at < 0, -1, self.numbers[np.maximum(at, 0)])
+        return found
