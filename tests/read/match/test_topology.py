@@ -18,7 +18,7 @@ from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import QueryTables, version_delta
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.match import topology
+from omnigraph.read.match import edge_ends
 from omnigraph.read.match.current_topology import is_step_loaded, load_steps, open_topology
 from omnigraph.read.match.extended_adjacency import ExtendedAdjacency
 from omnigraph.read.match.topology import Neighbourhood, are_neighbours, count_hops, find_edges, find_neighbours
@@ -194,7 +194,7 @@ def test_without_a_budget_everything_is_read_every_time(graph: Graph, scans: Sca
 
 
 def test_edges_are_read_in_blocks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology, "_EDGES_PER_BLOCK", 1)
+    monkeypatch.setattr(edge_ends, "_EDGES_PER_BLOCK", 1)
     for _ in range(3):
         graph.load(edges={"Knows": Links([("p1", "p2"), ("p3", "p1")]).table()})
     assert steps_in(graph, Cache(BUDGET)) == steps_of(graph)
