@@ -15,7 +15,7 @@ from omnigraph.errors import ConflictError, NotFound
 from omnigraph.graph import Graph
 from omnigraph.language.schema import TableKey
 from omnigraph.storage import tables
-from omnigraph.storage.tables import IndexKind
+from omnigraph.storage.tables import IndexKind, upkeep
 from omnigraph.write import indexes
 from omnigraph.write.executor import LocalExecutor
 from omnigraph.write.indexes import IndexSpec, ensure_id_indexes, ensure_indexes
@@ -240,6 +240,39 @@ def test_vectors_are_indexed_by_several_tasks(tmp_path: Path, monkeypatch: pytes
         "query q() { match { $d: Doc } return { $d.code as code } order { nearest($d.gist, [3.0, 1.0]) } limit 3 }"
     )
     assert [row["code"] for row in graph.query(nearest).rows] == ["d3", "d2", "d0"]
+
+
+def test_an_index_of_many_values_stays_in_segments_that_a_task_can_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "MIN_ROWS_IN_A_SEGMENT", 1)
+    monkeypatch.setattr(indexes, "MAX_ROWS_IN_A_PIECE", 2)
+    monkeypatch.setattr(indexes, "MAX_ROWS_IN_A_SEGMENT", 4)
+    monkeypatch.setattr(upkeep, "FULL_SEGMENT_ROWS", 4)
+    graph = omnigraph.init(tmp_path / "docs.og", "node Book { code: String @key  title: String? @index }")
+    for number in range(12):
+        graph.load([{"type": "Book", "data": {"code": f"b{number}", "title": "A fox"}}])
+    ensure_indexes(graph._manifest, "main", executor=TwoTasks())
+    first = segments_of(graph, "id")
+    assert [len(each) for each in first] == [4, 4, 4]
+    assert len(segments_of(graph, "title")) == 1
+    assert set(indexed(graph, "Book").values()) == {12}
+    # Full segments stay as they are, whatever comes.
+    graph.load([{"type": "Book", "data": {"code": f"c{number}"}} for number in range(3)])
+    ensure_indexes(graph._manifest, "main", executor=TwoTasks())
+    assert segments_of(graph, "id")[:3] == first
+    assert set(indexed(graph, "Book").values()) == {15}
+    graph.mutate('query q() { update Book set { title: "Ships" } where code = "b7" }')
+    graph.mutate('query q() { delete Book where code = "b8" }')
+    by_key = "query q($code: String) { match { $b: Book { code: $code } } return { $b.title as title } }"
+    found = {code: graph.query(by_key, params={"code": code}).rows for code in ("b0", "b7", "b8", "b11", "c2")}
+    assert found == {
+        "b0": [{"title": "A fox"}],
+        "b7": [{"title": "Ships"}],
+        "b8": [],
+        "b11": [{"title": "A fox"}],
+        "c2": [{"title": None}],
+    }
 
 
 class TwoTasks(LocalExecutor):

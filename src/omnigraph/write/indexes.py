@@ -11,7 +11,7 @@ meanwhile; newer rows are scanned until the next build. An index whose rows were
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
@@ -39,6 +39,10 @@ from omnigraph.write.executor import LOCAL, Executor, group_evenly
 
 MIN_ROWS_IN_A_SEGMENT: Final = 500_000
 """Smaller indexes are built in one segment: joining more would only cost time."""
+MAX_ROWS_IN_A_PIECE: Final = 5_000_000
+MAX_ROWS_IN_A_SEGMENT: Final = 10_000_000
+"""The most rows of a table that a task indexes, and that it has in an index after it joined some. Lance takes about a
+hundred bytes of memory for each row. Indexes of texts and vectors are joined, however many rows they have."""
 MAX_UNCOVERED: Final = 100_000
 """How many rows an index may lack after a load before it is rebuilt; queries scan them."""
 _MAX_UNCOVERED_SHARE: Final = 8
@@ -216,7 +220,7 @@ def stage_extensions(table: Table, kinds: Mapping[str, IndexKind]) -> StagedChan
         fragments = tables.choose_segment(table, column) if kind is IndexKind.BTREE else every
         if fragments:
             built[column] = _build_segment(table, _SegmentTask(column, kind, fragments, fragments == every))
-    return tables.extend_indexes(table, built)
+    return tables.extend_indexes(table, list(built.values()))
 
 
 def commit_indexes(manifest: Manifest, operation: EnsureIndexesOperation, options: CommitOptions) -> IndexReport:
@@ -272,32 +276,41 @@ class _SegmentTask:
     kind: IndexKind
     fragments: tuple[int, ...]
     is_all: bool
+    rows: int = 0
 
 
 def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Executor) -> StagedChange | None:
     """Stage an index for each column, all in one change. A column without values is left out.
 
     An index that exists grows by the rows that it lacks. What many rows need is built in segments, which are then
-    joined.
+    joined; an index of values stays in several if one task could not hold it.
     """
     required = {column: kind for column, kind in kinds.items() if has_indexable_rows(table, column, kind)}
     pieces = [piece for column, kind in required.items() for piece in _plan_segments(table, column, kind, executor)]
-    segments: dict[str, list[tables.Segment]] = {column: [] for column in required}
-    for piece, segment in zip(pieces, executor.run(partial(_build_segment, table), pieces), strict=True):
-        segments[piece.column].append(segment)
-    divided = {column: tuple(each) for column, each in segments.items() if len(each) > 1}
-    joined = executor.run(partial(tables.merge_segments, table), list(divided.values()))
-    whole = {column: each[0] for column, each in segments.items()}
-    return tables.extend_indexes(table, {**whole, **dict(zip(divided, joined, strict=True))})
+    built = executor.run(partial(_build_segment, table), pieces)
+    groups = [
+        tuple(built[number] for number in group)
+        for column in required
+        for group in _group_pieces({number: piece for number, piece in enumerate(pieces) if piece.column == column})
+    ]
+    joined = executor.run(partial(tables.merge_segments, table), [group for group in groups if len(group) > 1])
+    return tables.extend_indexes(table, [*(group[0] for group in groups if len(group) == 1), *joined])
 
 
 def _plan_segments(table: Table, column: str, kind: IndexKind, executor: Executor) -> Iterator[_SegmentTask]:
     chosen, every = set(_choose_fragments(table, column, kind)), table.fragment_rows()
     rows = {fragment: count for fragment, count in every.items() if fragment in chosen}
-    share = -(-sum(rows.values()) // executor.parallelism)
-    groups = group_evenly(rows, max(MIN_ROWS_IN_A_SEGMENT, share))
+    share = max(MIN_ROWS_IN_A_SEGMENT, -(-sum(rows.values()) // executor.parallelism))
+    groups = group_evenly(rows, min(MAX_ROWS_IN_A_PIECE, share) if kind is IndexKind.BTREE else share)
     for group in groups:
-        yield _SegmentTask(column, kind, group, len(groups) == 1)
+        yield _SegmentTask(column, kind, group, len(groups) == 1, sum(rows[fragment] for fragment in group))
+
+
+def _group_pieces(pieces: Mapping[int, _SegmentTask]) -> Iterable[Sequence[int]]:
+    """Return the pieces of one index that are joined, by their numbers."""
+    if any(piece.kind is not IndexKind.BTREE for piece in pieces.values()):
+        return [tuple(pieces)]
+    return group_evenly({number: piece.rows for number, piece in pieces.items()}, MAX_ROWS_IN_A_SEGMENT)
 
 
 def _choose_fragments(table: Table, column: str, kind: IndexKind) -> Collection[int]:

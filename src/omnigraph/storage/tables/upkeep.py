@@ -32,6 +32,8 @@ _KEEPS_FRAGMENTS: Final = frozenset({"Append", "Delete", "Update", "CreateIndex"
 """The Lance operations that add or remove fragments, or delete rows in them, but change no value in a fragment."""
 _MAX_SEGMENT_RATIO: Final = 4
 """A segment of an index is built again if it has at most this many times the rows that are added to it."""
+FULL_SEGMENT_ROWS: Final = 5_000_000
+"""A segment of so many rows is not built again: a task has to hold it in memory."""
 MANY_SMALL_FRAGMENTS: Final = 64
 """So many small fragments in a row are merged."""
 TAIL_SIZES: Final = (1_024, 16_384)
@@ -117,22 +119,25 @@ def choose_segment(table: Table, column: str) -> tuple[int, ...]:
     if not segments or not chosen:
         return ()
     for segment in sorted(segments, key=lambda each: _count_covered(rows, each)):
-        if _count_covered(rows, segment) > _MAX_SEGMENT_RATIO * sum(rows[fragment] for fragment in chosen):
+        count = _count_covered(rows, segment)
+        if count >= FULL_SEGMENT_ROWS or count > _MAX_SEGMENT_RATIO * sum(rows[fragment] for fragment in chosen):
             break
         chosen |= rows.keys() & segment.fragment_ids
     return tuple(sorted(chosen))
 
 
-def extend_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange | None:
-    """Stage segments by column beside those that cover other rows, in place of those that cover the same."""
-    live = set(table.fragment_rows())
+def extend_indexes(table: Table, built: Sequence[Segment]) -> StagedChange | None:
+    """Stage segments of indexes beside those that cover other rows, in place of those that cover the same."""
+    live, covered = set(table.fragment_rows()), dict[str, set[int]]()
+    for each in built:
+        covered.setdefault(each.name, set()).update(each.fragment_ids)
     kept = {
         segment.uuid
-        for each in built.values()
-        for segment in index_segments(table, each.name)
-        if live.intersection(segment.fragment_ids) and not set(each.fragment_ids).intersection(segment.fragment_ids)
+        for name, fragments in covered.items()
+        for segment in index_segments(table, name)
+        if live.intersection(segment.fragment_ids) and not fragments.intersection(segment.fragment_ids)
     }
-    return _stage_segments(table, list(built.values()), kept)
+    return _stage_segments(table, built, kept)
 
 
 def carry_over_indexes(staged: StagedChange, before: Table, now: Table) -> StagedChange | None:
@@ -154,8 +159,10 @@ def carry_over_indexes(staged: StagedChange, before: Table, now: Table) -> Stage
     }
 
     def is_of_use(segment: Segment) -> bool:
+        own = [each for each in operation.new_indices if each.name == segment.name]
         built_since = [each for each in index_segments(now, segment.name) if each.uuid not in replaced | kept]
-        return _count_covered(rows, segment) > sum(_count_covered(rows, each) for each in built_since)
+        covered, by_others = (sum(_count_covered(rows, each) for each in some) for some in (own, built_since))
+        return _count_covered(rows, segment) > 0 and covered > by_others
 
     return _stage_segments(now, [segment for segment in operation.new_indices if is_of_use(segment)], kept)
 
@@ -170,7 +177,8 @@ def _stage_segments(
     """Stage segments in place of all others of the same indexes, except for those that are kept beside them."""
     if not built:
         return None
-    present = [segment for each in built for segment in index_segments(table, each.name)]
+    names = dict.fromkeys(each.name for each in built)
+    present = [segment for name in names for segment in index_segments(table, name)]
     replaced = [segment for segment in present if segment.uuid not in kept]
     return stage_operation(table, LanceOperation.CreateIndex(list(built), replaced))
 
