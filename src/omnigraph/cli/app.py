@@ -37,6 +37,16 @@ CONFLICT = 3
 PRECONDITION = 4
 
 COMPLETION_VARIABLE = "_OMNIGRAPH_COMPLETE"
+_HABITS = {
+    "add": "nothing has to be staged: every command that writes makes a commit",
+    "checkout": "there is no working copy: name the branch with --branch, or in omnigraph.toml",
+    "clone": "a graph is a folder: copy it, then run omnigraph repair",
+    "pull": "a graph is shared by its place: open it there with -g URI",
+    "push": "a graph is shared by its place: open it there with -g URI",
+    "show": "omnigraph commit show ID shows a commit",
+    "switch": "there is no working copy: name the branch with --branch, or in omnigraph.toml",
+}
+"""What users of git type first, and what they want here."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 app = typer.Typer(
@@ -165,13 +175,13 @@ def _run(words: Sequence[str], output: Output) -> int:
         completion_init()
     try:
         options, command = split_globals(words)
-        line = [*options, *(command or ["--help"])]
+        line = [*options, *_to_help(command)]
         return cast("int | None", app(line, prog_name="omnigraph", standalone_mode=False)) or 0
     except OmniGraphError as error:
         output.error(error)
         return exit_code(error)
     except typer.TyperException as error:
-        output.error(ParameterError(error.format_message(), hint="--help after a command shows its usage"))
+        output.error(ParameterError(error.format_message(), hint=_name_help(words)))
         return USAGE
     except BrokenPipeError:
         raise
@@ -181,6 +191,22 @@ def _run(words: Sequence[str], output: Output) -> int:
         message = f"unexpected {type(error).__name__}: {error}"
         output.error(OmniGraphError(message, hint="this is a bug in omnigraph; -v shows the traceback"))
         return FAILED
+
+
+def _to_help(command: Sequence[str]) -> Sequence[str]:
+    """``help query`` is ``query --help``; nothing is the help of all."""
+    if not command or command[0] == "help":
+        return [*command[1:2], "--help"]
+    return command
+
+
+def _name_help(words: Sequence[str]) -> str:
+    """Say where help is, or what to type instead of a command that others have."""
+    names = [word for word in words if not word.startswith("-")]
+    command = next((word for word in names if word in COMMANDS), None)
+    if command is None:
+        return next((_HABITS[word] for word in names if word in _HABITS), "omnigraph --help lists the commands")
+    return f"omnigraph {command} --help shows its usage"
 
 
 def _start_log(default: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,9 +110,12 @@ def read_query(
 def _source(command: str, file: str | None, text: str | None) -> Source:
     if (file is None) == (text is None):
         raise typer.TyperException(f"'{command}' takes either a FILE or -e SRC")
-    found = (
-        decode_source((text or "").encode("utf-8", "surrogateescape"), "-e") if file is None else read_texts([file])[0]
-    )
+    if file is None:
+        # A body alone is enough where its name would never be read.
+        whole = f"query e() {{ {text} }}" if _BODY.match(text or "") else text or ""
+        found = decode_source(whole.encode("utf-8", "surrogateescape"), "-e")
+    else:
+        found = read_texts([file])[0]
     if isinstance(found, Problem):
         from omnigraph.language.query import SYNTAX_CODE
 
@@ -120,6 +124,7 @@ def _source(command: str, file: str | None, text: str | None) -> Source:
 
 
 STDIN = "-"
+_BODY = re.compile(r"\s*(?:match|optional|insert|update|delete)\b")
 
 
 def read_texts(names: Sequence[str]) -> list[Source | Problem]:

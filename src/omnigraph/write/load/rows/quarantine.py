@@ -83,7 +83,7 @@ def build_load_error(
     position = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
     others = f" (and {len(found) - 1}{' or more' if more else ''} more)" if len(found) > 1 else ""
     hint = 'nothing was loaded; correct the records, or load the others with on_error="quarantine"'
-    if kind is KeyConflict:
+    if kind is KeyConflict or any(each.rule.startswith("@key(") for each in found):
         hint = 'nothing was loaded; mode="merge" changes what exists, on_error="quarantine" loads the others'
     error = kind(f"{position}{first.message}{others}", found, hint=hint)
     error.details["more"] = more
