@@ -78,6 +78,8 @@ def write_api() -> str:
         f"# API\n\n{GENERATED}\n",
         "Every public name of `omnigraph`, from its docstring. [Python](python.md) is the guide to them, "
         "[errors](errors.md) has the whole tree, and [SparkGraph](spark-graph.md) what `graph.spark()` returns.\n",
+        "The examples are run by a test: `graph` there is a small graph of three people, with a branch `review` and a "
+        "tag `june`, and `folder` is an empty folder.\n",
     ]
     for heading, names in list_public_names().items():
         parts.append(f"## {heading}\n")

@@ -83,7 +83,12 @@ class GraphBase:
         return self._schema
 
     def close(self) -> None:
-        """Free cached memory, after waiting for upkeep for at most 2 seconds. The graph itself needs no closing."""
+        """Free cached memory, after waiting for upkeep for at most 2 seconds. The graph itself needs no closing.
+
+        Examples:
+            >>> opened = og.open(graph.uri, "ro")
+            >>> opened.close()
+        """
         if self._background is not None:
             self._background.join()
         if self._is_cleanup_asked and self._starts_upkeep is not None:

@@ -66,6 +66,11 @@ def init(
 
     The graph keeps ``lock``, ``durability`` and ``keep``: the age from which history is removed automatically, such as
     "30d"; by default it never is.
+
+    Examples:
+        >>> ports = og.init(folder / "ports.og", "node Port { code: String @key }", actor="act-ann")
+        >>> ports.commits()[0].actor
+        'act-ann'
     """
     parsed = parse_schema(schema)
     location = locate(uri, storage_options)
@@ -93,12 +98,16 @@ def open(  # noqa: A001  the public name
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
     ``durability`` holds for what is written through this handle; the default is that of the graph. ``timeout`` is how
-    long opening it, and each later call, may take: seconds, or a :class:`Deadline`. ``memory`` is how much each query
+    long opening it, and each later call, may take: seconds, or a ``Deadline``. ``memory`` is how much each query
     may use: bytes, or a text such as "512MB". ``keep`` is the age from which this handle removes history
     automatically, such as "30d", or "off"; the default is that of the graph.
 
-    With a ``policy``, a file, its text or a :class:`~omnigraph.policy.Policy`, every write is asked for under the name
+    With a ``policy``, a file, its text or a ``Policy``, every write is asked for under the name
     of its actor, and refused with ``Forbidden``. Reads are not: whoever holds the files can read them.
+
+    Examples:
+        >>> og.open(graph.uri, "ro").info().branches
+        ('main', 'review')
     """
     if mode not in ("rw", "ro"):
         raise ParameterError(f"mode is {mode!r}", hint='use "rw" or "ro"')

@@ -53,6 +53,11 @@ class ReadVerbs(GraphBase):
         """Run a query on one snapshot: the newest, or the one at a commit, a manifest version or a time.
 
         ``memory`` is how much it may use: bytes, or a text such as "512MB".
+
+        Examples:
+            >>> friends = "query q($of: String) { match { $p: Person { name: $of }  $p knows $f } return { $f.name } }"
+            >>> graph.query(friends, params={"of": "ann"}).rows
+            [{'f.name': 'bob'}]
         """
         return query.run_query(
             self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options(memory)
@@ -70,6 +75,11 @@ class ReadVerbs(GraphBase):
         """Return the plan of a query, or of a mutation with a match, with the estimated rows of each step.
 
         Reads no data.
+
+        Examples:
+            >>> print(graph.explain("query q() { match { $p: Person } return { count($p) as n } }"))
+            Group count($p) as n  ~1 rows
+            └─ Scan $p: Person    ~3 rows, read whole
         """
         return query.explain_query(
             self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options()
@@ -86,7 +96,13 @@ class ReadVerbs(GraphBase):
         timeout: Timeout = None,
         memory: MemoryLimit = None,
     ) -> Profile:
-        """Run a query and measure the rows and the time of each step. Of a mutation only the match runs."""
+        """Run a query and measure the rows and the time of each step. Of a mutation only the match runs.
+
+        Examples:
+            >>> measured = graph.profile("query q() { match { $p: Person } return { $p.name } }")
+            >>> "Person" in str(measured)
+            True
+        """
         return query.profile_query(
             self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options(memory)
         )
@@ -101,7 +117,12 @@ class ReadVerbs(GraphBase):
         *,
         timeout: Timeout = None,
     ) -> rows.Scan:
-        """Scan the nodes of a type as Arrow, lazily. Filters: ``[("age", ">", 30)]`` or ``{"name": "Ann"}``."""
+        """Scan the nodes of a type as Arrow, lazily. Filters: ``[("age", ">", 30)]`` or ``{"name": "Ann"}``.
+
+        Examples:
+            >>> graph.nodes("Person", [("age", ">", 30)], ["name"]).to_arrow().to_pylist()
+            [{'name': 'ann'}]
+        """
         return rows.scan_nodes(*self._read(branch, at), name, filter, columns)
 
     def edges(
@@ -114,7 +135,12 @@ class ReadVerbs(GraphBase):
         *,
         timeout: Timeout = None,
     ) -> rows.Scan:
-        """Scan the edges of a type as Arrow, lazily. Their ends are the columns ``from`` and ``to``."""
+        """Scan the edges of a type as Arrow, lazily. Their ends are the columns ``from`` and ``to``.
+
+        Examples:
+            >>> graph.edges("Knows", columns=["from", "to"]).to_arrow().num_rows
+            2
+        """
         return rows.scan_edges(*self._read(branch, at), name, filter, columns)
 
     def get(
@@ -127,7 +153,12 @@ class ReadVerbs(GraphBase):
         *,
         timeout: Timeout = None,
     ) -> dict[str, object] | None:
-        """Return one node or edge by its id, or a node by the values of its key; None if there is none."""
+        """Return one node or edge by its id, or a node by the values of its key; None if there is none.
+
+        Examples:
+            >>> graph.get("Person", "ann")
+            {'id': 'ann', 'age': 31, 'name': 'ann'}
+        """
         return rows.get_entity(*self._read(branch, at), name, id, columns)
 
     def neighbors(
@@ -146,6 +177,10 @@ class ReadVerbs(GraphBase):
         """Return the outgoing or incoming edges of a node, or both, with the node at the other end of each.
 
         ``limit`` and ``offset`` choose a part of them; they are sorted by type and id.
+
+        Examples:
+            >>> graph.neighbors("Person", "bob", direction="both").num_rows
+            2
         """
         found = rows.find_neighbors(*self._read(branch, at), name, id, edge, direction)
         return rows.slice_rows(found, offset, limit)
@@ -159,7 +194,12 @@ class ReadVerbs(GraphBase):
         at: Reference | None = None,
         timeout: Timeout = None,
     ) -> dict[tuple[str, rows.OneDirection], int]:
-        """Count the edges of a node by edge type and direction. A loop counts in both directions."""
+        """Count the edges of a node by edge type and direction. A loop counts in both directions.
+
+        Examples:
+            >>> graph.degrees("Person", "bob")
+            {('Knows', 'out'): 1, ('Knows', 'in'): 1}
+        """
         return rows.count_edges_at(*self._read(branch, at), name, id)
 
     def blob(
@@ -174,7 +214,14 @@ class ReadVerbs(GraphBase):
         *,
         timeout: Timeout = None,
     ) -> bytes | None:
-        """Read a blob, whole or in part; None if there is no blob."""
+        """Read a blob, whole or in part; None if there is no blob.
+
+        Examples:
+            >>> files = og.init(folder / "files.og", "node File { name: String @key  data: Blob? }")
+            >>> added = files.load([{"type": "File", "data": {"name": "a", "data": "base64:aGVsbG8="}}])
+            >>> files.blob("File", "a", "data")
+            b'hello'
+        """
         return rows.read_blob(*self._read(branch, at), name, id, property, offset, length)
 
     @overload
@@ -211,19 +258,34 @@ class ReadVerbs(GraphBase):
         *,
         timeout: Timeout = None,
     ) -> Iterator[str] | rows.ExportResult:
-        """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL."""
+        """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL.
+
+        Examples:
+            >>> graph.export(folder / "people.jsonl").nodes
+            {'Person': 3}
+        """
         rows.check_export(target, format)
         chosen = rows.plan_export(*self._read(branch, at), types)
         return rows.export_lines(chosen, format) if target is None else rows.export_to(chosen, target, format)
 
     @property
     def analytics(self) -> GraphProjection:
-        """Algorithms over the graph: all types on main, or what ``project`` chooses."""
+        """Algorithms over the graph: all types on main, or what ``project`` chooses.
+
+        Examples:
+            >>> graph.analytics.pagerank().to_arrow().num_rows
+            3
+        """
         target = analytics.WriteTarget(self._manifest, self.actor, is_writable=self.mode == "rw")
         return analytics.project_all(target, self.timeout)
 
     def analyses(self, branch: str = MAIN, *, timeout: Timeout = None) -> list[Analysis]:
-        """List the results of algorithms that were written on a branch, newest first, and whether they are stale."""
+        """List the results of algorithms that were written on a branch, newest first, and whether they are stale.
+
+        Examples:
+            >>> graph.analyses()
+            []
+        """
         return analytics.list_analyses(self._manifest, branch)
 
     def spark(self, session: SparkSession | None = None) -> SparkGraph:

@@ -52,7 +52,12 @@ class UpkeepVerbs(GraphBase):
         *,
         timeout: Timeout = None,
     ) -> IndexReport:
-        """Build the indexes that the schema declares, where they are missing or do not cover all rows."""
+        """Build the indexes that the schema declares, where they are missing or do not cover all rows.
+
+        Examples:
+            >>> [index.column for index in graph.ensure_indexes(types=["Person"]).built]
+            ['id', 'name']
+        """
         self._check_writable()
         self._ask("admin", actor)
         return indexes.ensure_indexes(self._manifest, branch, types, actor or self.actor)
@@ -66,7 +71,12 @@ class UpkeepVerbs(GraphBase):
         *,
         timeout: Timeout = None,
     ) -> Optimized:
-        """Compact the tables of a branch, build the declared indexes, and compact the manifest."""
+        """Compact the tables of a branch, build the declared indexes, and compact the manifest.
+
+        Examples:
+            >>> [table.fragments for table in graph.optimize(types=["Knows"]).tables]
+            [1]
+        """
         self._check_writable()
         self._ask("admin", actor)
         return optimize.optimize(self._manifest, branch, types, actor or self.actor, runner)
@@ -78,13 +88,23 @@ class UpkeepVerbs(GraphBase):
         *,
         confirm: bool = False,
     ) -> Cleaned:
-        """Delete unneeded files and old history; the newest ``keep`` commits of each branch and younger ones stay."""
+        """Delete unneeded files and old history; the newest ``keep`` commits of each branch and younger ones stay.
+
+        Examples:
+            >>> graph.cleanup(keep=10).confirmed
+            False
+        """
         self._check_writable()
         self._ask("admin", None)
         return cleanup.cleanup(self._manifest, keep, older_than, confirm=confirm)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
-        """Report tables that were changed outside the graph (drift). With ``confirm``, repair them."""
+        """Report tables that were changed outside the graph (drift). With ``confirm``, repair them.
+
+        Examples:
+            >>> graph.repair().drifts
+            ()
+        """
         self._check_writable()
         self._ask("admin", None)
         return repair.repair(self._manifest, confirm=confirm, force=force)
@@ -94,13 +114,21 @@ class UpkeepVerbs(GraphBase):
 
         If the graph keeps history for some time only, old history is removed too. All of it follows commits by itself.
         Call it where that is switched off.
+
+        Examples:
+            >>> graph.do_upkeep()
         """
         self._check_writable()
         upkeep.do_upkeep(self._manifest, branch)
         automatic_cleanup.clean_up_if_due(self._manifest, self.keep)
 
     def settings(self) -> GraphSettings:
-        """Return the settings that the graph keeps: durability, kind of lock, and how long history is kept."""
+        """Return the settings that the graph keeps: durability, kind of lock, and how long history is kept.
+
+        Examples:
+            >>> graph.settings().keep
+            'off'
+        """
         return stored_settings.read_current_settings(self._manifest)
 
     def change_settings(self, *, keep: str | None = None) -> GraphSettings:
@@ -108,6 +136,11 @@ class UpkeepVerbs(GraphBase):
 
         ``keep`` is the age from which history is removed automatically, such as "30d", or "off". Tags, heads of
         branches, merge bases and the last hour stay, whatever their age.
+
+        Examples:
+            >>> notes = og.init(folder / "notes.og", "node Note { text: String @key }")
+            >>> notes.change_settings(keep="30d").keep
+            '30d'
         """
         self._check_writable()
         self._ask("admin", None)
@@ -116,20 +149,40 @@ class UpkeepVerbs(GraphBase):
         return changed
 
     def delegate_upkeep(self, start: Callable[[str], object]) -> None:
-        """Call ``start`` with the branch where upkeep is due after a commit, instead of doing it in a thread."""
+        """Call ``start`` with the branch where upkeep is due after a commit, instead of doing it in a thread.
+
+        Examples:
+            >>> asked = []
+            >>> opened = og.open(graph.uri)
+            >>> opened.delegate_upkeep(asked.append)
+        """
         self._starts_upkeep = start
 
     def verify(self, *, timeout: Timeout = None) -> Verified:
-        """Read the whole graph and report everything that is wrong with it."""
+        """Read the whole graph and report everything that is wrong with it.
+
+        Examples:
+            >>> graph.verify().is_sound
+            True
+        """
         return verify.verify(self._manifest)
 
     def health(self, branch: str = MAIN, *, timeout: Timeout = None) -> Health:
         """Describe the state of a graph: what is unfinished, and how far its tables are from compact and indexed.
 
         Reads no row.
+
+        Examples:
+            >>> sorted(table.rows for table in graph.health().tables)
+            [2, 3]
         """
         return health.describe_health(self._manifest, branch)
 
     def recoveries(self) -> list[Recovery]:
-        """List the recoveries: writes that another process finished or rolled back, newest first."""
+        """List the recoveries: writes that another process finished or rolled back, newest first.
+
+        Examples:
+            >>> graph.recoveries()
+            []
+        """
         return commit.list_recoveries(self._manifest)

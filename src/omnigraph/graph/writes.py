@@ -67,6 +67,12 @@ class WriteVerbs(GraphBase):
         one finds the commit of the first, and changes nothing. A number counts upwards and is known for ever; a key is
         a text that belongs to one call, and is known for a day. ``memory`` is how much its match may use, as for a
         query.
+
+        Examples:
+            >>> graph.create_branch("ages")
+            >>> older = "query older($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
+            >>> graph.mutate(older, params={"name": "bob", "age": 29}, branch="ages").affected_nodes
+            1
         """
         self._check_writable()
         self._ask("change", actor, branch=branch)
@@ -89,7 +95,17 @@ class WriteVerbs(GraphBase):
         key: commit.Key = None,
         timeout: Timeout = None,
     ) -> mutation.Transaction:
-        """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block."""
+        """Return a context manager: its mutations become one commit, or nothing if an exception leaves the block.
+
+        Examples:
+            >>> graph.create_branch("two")
+            >>> add = "query add($name: String) { insert Person { name: $name } }"
+            >>> with graph.transaction("two", message="both or none") as work:
+            ...     for name in ("fay", "gus"):
+            ...         _ = work.mutate(add, params={"name": name})
+            >>> work.result.affected_nodes
+            2
+        """
         self._check_writable()
         self._ask("change", actor, branch=branch)
         actor = actor or self.actor
@@ -133,6 +149,11 @@ class WriteVerbs(GraphBase):
         ``columns={"Person": {"name": "full_name"}}`` says which columns are read as what, ``ignore={"Person": ["x"]}``
         which are not read, and ``options={"sep": ";"}`` how files are read. ``progress`` is called with the number of
         bytes each time that this process has read some.
+
+        Examples:
+            >>> records = [{"type": "Person", "data": {"name": name, "age": 32}} for name in ("ann", "hal")]
+            >>> graph.load(records, mode="merge", branch="load/july", from_branch="main").nodes
+            {'Person': 2}
         """
         if not check:
             self._check_writable()
@@ -165,7 +186,12 @@ class WriteVerbs(GraphBase):
         key: commit.Key = None,
         timeout: Timeout = None,
     ) -> EmbedResult:
-        """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
+        """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch.
+
+        Examples:
+            >>> graph.embed("Paper")  # doctest: +SKIP
+            EmbedResult(...)
+        """
         self._check_writable()
         self._ask("change", actor, branch=branch)
         actor = actor or self.actor
@@ -198,7 +224,13 @@ class WriteVerbs(GraphBase):
         key: commit.Key = None,
         timeout: Timeout = None,
     ) -> MergeResult:
-        """Merge a branch, a commit or a tag into a branch as one commit. Conflicts raise ``MergeConflicts``."""
+        """Merge a branch, a commit or a tag into a branch as one commit. Conflicts raise ``MergeConflicts``.
+
+        Examples:
+            >>> graph.create_branch("target")
+            >>> graph.merge("review", into="target").outcome
+            'fast-forward'
+        """
         if not dry_run:
             self._check_writable()
             self._ask("branch_merge", actor, branch=str(source), target_branch=into)
@@ -227,7 +259,15 @@ class WriteVerbs(GraphBase):
         key: commit.Key = None,
         timeout: Timeout = None,
     ) -> MergeResult:
-        """Undo a commit with a new commit. For a merge commit, ``side`` is the parent to go back to: 1 or 2."""
+        """Undo a commit with a new commit. For a merge commit, ``side`` is the parent to go back to: 1 or 2.
+
+        Examples:
+            >>> graph.create_branch("undo")
+            >>> wrong = graph.mutate('query q() { delete Person where name = "eve" }', branch="undo")
+            >>> undone = graph.revert(wrong.commit.id, branch="undo")
+            >>> graph.get("Person", "eve", branch="undo") is not None
+            True
+        """
         if not dry_run:
             self._check_writable()
             self._ask("change", actor, branch=branch)
@@ -238,7 +278,13 @@ class WriteVerbs(GraphBase):
         return merges.revert(self._manifest, self.schema, ref, side, merge_options, options)
 
     def plan_schema(self, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:
-        """Return the migration steps from the current schema to a new one, and what each does to stored rows."""
+        """Return the migration steps from the current schema to a new one, and what each does to stored rows.
+
+        Examples:
+            >>> wider = "node Person { name: String @key  age: I32?  city: String? }  edge Knows: Person -> Person"
+            >>> {step.tier.value for step in graph.plan_schema(wider).steps}
+            {'metadata'}
+        """
         return evolve.plan_schema(self._manifest, source, allow_data_loss=allow_data_loss)
 
     def apply_schema(
@@ -257,6 +303,12 @@ class WriteVerbs(GraphBase):
         """Change the schema in one commit on main. Rows that break a new rule raise an error that lists them.
 
         Dropped data stays readable in older versions, unless ``allow_data_loss`` is set.
+
+        Examples:
+            >>> towns = og.init(folder / "towns.og", "node Town { name: String @key }")
+            >>> applied = towns.apply_schema("node Town { name: String @key  people: I64? }")
+            >>> sorted(towns.schema.catalog.nodes["Town"].properties)
+            ['name', 'people']
         """
         self._check_writable()
         self._ask("schema_apply", actor, target_branch=MAIN)

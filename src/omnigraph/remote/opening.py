@@ -40,7 +40,7 @@ def open_location(
     """Open a graph. Read-only never writes a byte; read-write migrates older formats and ends interrupted writes.
 
     ``durability`` holds for what is written through this handle; the default is that of the graph. ``timeout`` is how
-    long opening it, and each later call, may take: seconds, or a :class:`Deadline`. ``memory`` is how much each query
+    long opening it, and each later call, may take: seconds, or a ``Deadline``. ``memory`` is how much each query
     may use: bytes, or a text such as "512MB". ``keep`` is the age from which this handle removes history
     automatically, such as "30d", or "off"; the default is that of the graph.
 
@@ -48,8 +48,13 @@ def open_location(
     ``timeout`` says otherwise. ``token`` is the one to use there: else that of ``OMNIGRAPH_TOKEN``, or of
     ``omnigraph login``.
 
-    With a ``policy``, a file, its text or a :class:`~omnigraph.policy.Policy`, every write is asked for under the name
+    With a ``policy``, a file, its text or a ``Policy``, every write is asked for under the name
     of its actor, and refused with ``Forbidden``. Reads are not: whoever holds the files can read them.
+
+    Examples:
+        >>> with og.open(graph.uri, "ro", timeout=30) as opened:
+        ...     opened.info().nodes
+        {'Person': 3}
     """
     if is_url(uri):
         # A late import: only this needs an HTTP client.
