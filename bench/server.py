@@ -6,11 +6,13 @@ figure is the median of several rounds, and the two calls of a line take turns, 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
+import httpx
 import numpy as np
 import pyarrow as pa
 
@@ -42,6 +45,7 @@ ROWS = int(os.environ.get("OMNIGRAPH_BENCH_ROWS", "2000000"))
 ROUNDS = int(os.environ.get("OMNIGRAPH_BENCH_ROUNDS", "9"))
 CALLS = 25
 """Calls of one round."""
+CLIENTS = 200
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -120,6 +124,42 @@ def print_rows(local: Graph, remote: Graph, pid: int) -> None:
     )
 
 
+async def _crowd(url: str, token: str, is_over: threading.Event) -> None:
+    """Ask queries as many clients, each one after the other, until it is over."""
+
+    async def ask(number: int) -> None:
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=600) as http:
+            while not is_over.is_set():
+                await http.post(f"{url}/graphs/g/query", json={"query": QUERY, "params": {"age": number % 3}})
+
+    await asyncio.gather(*(ask(number) for number in range(CLIENTS)))
+
+
+def print_health(url: str, token: str, pid: int) -> None:
+    """Print what /healthz costs, and how long it takes while a crowd asks queries."""
+    with httpx.Client(base_url=url, timeout=600) as http:
+        for _ in range(CALLS):
+            http.get("/healthz")
+        spent = cpu_of(pid)
+        for _ in range(10 * CALLS):
+            http.get("/healthz")
+        alone = (cpu_of(pid) - spent) * 1000 / (10 * CALLS)
+        is_over, waits = threading.Event(), list[float]()
+        crowd = threading.Thread(target=lambda: asyncio.run(_crowd(url, token, is_over)))
+        crowd.start()
+        for _ in range(10 * CALLS):
+            began = time.perf_counter()
+            http.get("/healthz")
+            waits.append((time.perf_counter() - began) * 1000)
+        is_over.set()
+        crowd.join()
+    slow = sorted(waits)[int(0.99 * len(waits))]
+    print(
+        f"{'/healthz':<32} server {alone:6.2f} ms   beside {CLIENTS} clients: median {median(waits):.1f} ms, "
+        f"p99 {slow:.1f} ms on the clock   {judge(slow <= 50, 'ceiling 50 ms')}"
+    )
+
+
 def print_questions() -> None:
     """Print what a question to a policy costs."""
     policy = load_policy(POLICY, "g")
@@ -175,6 +215,7 @@ def main() -> None:
                 )
                 if not name:
                     print_rows(local, remote, pid)
+                    print_health(url, token, pid)
 
 
 if __name__ == "__main__":

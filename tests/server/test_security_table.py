@@ -38,6 +38,9 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "other hosts and origins are refused": (
         "server/test_server_hostile.py::test_a_name_that_is_not_ours",
         "server/test_server_errors.py::test_other_names_and_origins_are_refused",
+        "page/test_origins.py::test_a_page_of_another_origin_reads_nothing",
+        "page/test_origins.py::test_a_page_of_another_origin_writes_nothing",
+        "page/test_origins.py::test_another_name_for_this_machine_is_refused",
     ),
     "CORS only for listed origins": ("server/test_server_hostile.py::test_which_pages_may_ask",),
     "bodies: size, bombs, depth, slow senders": (
@@ -53,7 +56,10 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "server/test_server_errors.py::test_names_cannot_escape",
         "server/test_server_fuzz.py::test_no_request_is_too_much",
     ),
-    "blobs and exports cannot run as pages": ("server/test_server_feed.py::test_a_blob_is_bytes_to_save",),
+    "blobs and exports cannot run as pages": (
+        "server/test_server_feed.py::test_a_blob_is_bytes_to_save",
+        "page/test_origins.py::test_a_blob_of_html_runs_nothing",
+    ),
     "headers on all answers": ("server/test_server_hostile.py::test_every_answer_keeps_browsers_from_guessing",),
     "nothing outbound but embeddings": ("server/test_server_hostile.py::test_nothing_calls_out",),
     "a policy cannot be passed": (
