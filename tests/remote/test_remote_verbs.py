@@ -307,7 +307,7 @@ def test_an_export_that_is_refused_leaves_nothing(graph: Graph, tmp_path: Path) 
     (tmp_path / "full" / "file").touch()
     with pytest.raises(AlreadyExists):
         graph.export(tmp_path / "full", format="parquet")
-    with pytest.raises(ParameterError, match="Parquet is a folder of files"):
+    with pytest.raises(ParameterError, match="tables are a folder of files"):
         graph.export(io.BytesIO(), format="parquet")
     with pytest.raises(ParameterError, match="format is 'xml'"):
         graph.export(tmp_path / "out", format=cast("Format", "xml"))

@@ -299,11 +299,11 @@ class RemoteReads(RemoteBase):
         counts: dict[str, int] = {type_.table_key: 0 for type_ in plan.types}
         path = rows.parse_local_path(target) if isinstance(target, str | os.PathLike) else None
         pinned = None if shown.commit is None else shown.commit.id
-        if format == "parquet" and path is not None:
+        if format in rows.TABLE_WRITERS and path is not None:
             with rows.create_folder(path) as folder:
                 for type_ in plan.types:
                     reader = self._open_type(type_.table_key, branch, pinned)
-                    counts[type_.table_key] = rows.write_parquet(type_.table_key, reader, folder)
+                    counts[type_.table_key] = rows.TABLE_WRITERS[format](type_.table_key, reader, folder)
         else:
             with nullcontext(target) if path is None else rows.create_file(path) as file:
                 for line in self._open_lines(types, branch, pinned).lines() if plan.types else ():

@@ -139,9 +139,9 @@ def test_rows_are_spelled_in_pieces(graph: Graph, tmp_path: Path, monkeypatch: p
     [
         ({"types": ["Persn"]}, NotFound, "no type 'Persn' in this snapshot (did you mean 'Person'?)"),
         ({"types": "Person"}, ParameterError, "give a list, such as ['Person']"),
-        ({"format": "xml"}, ParameterError, "format is 'xml' (use jsonl or parquet)"),
-        ({"format": "parquet"}, ParameterError, "Parquet is a folder of files"),
-        ({"format": "parquet", "target": io.BytesIO()}, ParameterError, "Parquet is a folder of files"),
+        ({"format": "xml"}, ParameterError, "format is 'xml' (use jsonl or parquet or csv)"),
+        ({"format": "parquet"}, ParameterError, "tables are a folder of files"),
+        ({"format": "parquet", "target": io.BytesIO()}, ParameterError, "tables are a folder of files"),
         ({"target": "nowhere/x.jsonl"}, NotFound, "there is no folder 'nowhere'"),
         ({"target": "."}, ParameterError, "'.' is a folder"),
         ({"target": "s3://bucket/x.jsonl"}, ParameterError, "cannot write to 's3://bucket/x.jsonl'"),
@@ -221,6 +221,34 @@ def test_parquet_has_a_folder_for_each_type(graph: Graph, tmp_path: Path) -> Non
     assert people.schema.field("at").type == pa.timestamp("ms", "UTC")
     assert people.schema.equals(graph.nodes("Person").schema)
     assert pq.read_table(tmp_path / "tables" / "edge" / "Knows").column_names == ["id", "from", "to", "since"]
+
+
+def test_csv_is_read_back_as_it_was(tmp_path: Path) -> None:
+    schema = """node Thing { code: String @key  n: I64?  share: F64?  day: Date?  at: DateTime?  tags: [String]?
+                             point: Vector(3)?  flag: Bool?  note: String? }
+                edge Near: Thing -> Thing { far: F32? }
+                node Empty { code: String @key }"""
+    whole = {
+        "code": 'a,"q"\nx',
+        "n": 5,
+        "share": 0.1,
+        "day": "2024-05-01",
+        "at": "2024-05-01T10:30:00.123Z",
+        "note": "",
+    }
+    whole |= {"tags": ["x,y", "z"], "point": [1, 2, 3], "flag": True}
+    first = omnigraph.init(tmp_path / "first.og", schema)
+    first.load([{"type": "Thing", "data": data} for data in (whole, {"code": "b"})])
+    first.load([{"edge": "Near", "from": "b", "to": "b", "data": {"far": 0.1}}])
+    result = first.export(tmp_path / "tables", format="csv")
+    assert (result.nodes, result.edges) == ({"Empty": 0, "Thing": 2}, {"Near": 1})
+    assert (tmp_path / "tables" / "node" / "Empty.csv").read_text() == '"id","code"\n'
+    second = omnigraph.init(tmp_path / "second.og", schema)
+    tables = {name: str(tmp_path / "tables" / "node" / f"{name}.csv") for name in ("Thing", "Empty")}
+    second.load(nodes=tables, edges={"Near": str(tmp_path / "tables" / "edge" / "Near.csv")})
+    assert list(second.export()) == list(first.export())
+    with pytest.raises(AlreadyExists):
+        first.export(tmp_path / "tables", format="csv")
 
 
 def test_an_empty_type_has_a_file_with_its_columns(tmp_path: Path) -> None:

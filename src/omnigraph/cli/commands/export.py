@@ -1,4 +1,4 @@
-"""``omnigraph export``: write the graph as records that ``load`` reads back, or as Parquet."""
+"""``omnigraph export``: write the graph as records that ``load`` reads back, or as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from omnigraph.cli.render.read import ExportSummary
 from omnigraph.cli.session import session_of
 
 # The same names as in the library; importing them would load Lance.
-ExportFormat: TypeAlias = Literal["jsonl", "parquet"]
+ExportFormat: TypeAlias = Literal["jsonl", "parquet", "csv"]
 
 
 def export(
@@ -23,20 +23,22 @@ def export(
     form: Annotated[ExportFormat, typer.Option("--format", help="Output format.")] = "jsonl",
     path: Annotated[
         str | None,
-        typer.Option("-o", metavar="PATH", help="The output file, or folder for Parquet.", show_default="stdout"),
+        typer.Option("-o", metavar="PATH", help="The output file, or folder for tables.", show_default="stdout"),
     ] = None,
 ) -> int:
-    """Export the graph, or some of its types, as JSONL that 'load' reads back, or as Parquet.
+    """Export the graph, or some of its types, as JSONL that 'load' reads back, or as tables: Parquet or CSV.
 
-    A file appears under its name only when it is complete. Parquet goes into a new folder, with a subfolder per type.
+    A file appears under its name only when it is complete. Tables go into a new folder: node/Trial.csv, or
+    node/Trial/00000.parquet.
 
     \b
-    Example:
+    Examples:
+      omnigraph export --format csv -o tables
       omnigraph export --type Trial --type Tests --at v12 -o trials.jsonl
     """
     session = session_of(context)
-    if path is None and form == "parquet":
-        raise typer.TyperException("--format parquet needs -o PATH")
+    if path is None and form != "jsonl":
+        raise typer.TyperException(f"--format {form} needs -o PATH")
     if path is None and session.output.is_json:
         raise typer.TyperException("--json needs -o PATH, since stdout cannot hold the records too")
     with session.open("ro") as graph:

@@ -12,7 +12,7 @@ from omnigraph.read.rows.export import (
     write_text,
 )
 from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
-from omnigraph.read.rows.export_formats import open_export_reader, write_parquet
+from omnigraph.read.rows.export_formats import TABLE_WRITERS, open_export_reader
 from omnigraph.read.rows.neighbors import Direction, OneDirection, count_edges_at, find_neighbors, slice_rows
 from omnigraph.read.rows.public_values import to_json_rows, to_public_batch, to_public_schema, to_python_rows
 from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
@@ -49,6 +49,7 @@ __all__ = [
     "EXTERNAL_BLOB",
     "INLINE_PREFIX",
     "PUBLIC_NAMES",
+    "TABLE_WRITERS",
     "BlobDescriptor",
     "BlobValue",
     "Direction",
@@ -99,6 +100,5 @@ __all__ = [
     "to_public_schema",
     "to_python_rows",
     "value_columns_of",
-    "write_parquet",
     "write_text",
 ]

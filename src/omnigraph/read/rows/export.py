@@ -1,4 +1,4 @@
-"""Export a graph, or some of its types, as JSONL or as Parquet.
+"""Export a graph, or some of its types, as JSONL, as Parquet or as CSV.
 
 Rows are streamed from the tables to the target, nodes before edges; memory does not depend on their number.
 """
@@ -19,17 +19,17 @@ from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
 from omnigraph.read.rows.export_formats import (
+    TABLE_WRITERS,
     join_lines,
     open_export_reader,
     read_export_rows,
     to_json_lines,
-    write_parquet,
 )
 from omnigraph.read.rows.stored_blobs import read_blob_texts
 from omnigraph.read.rows.type_rows import TypeRows, open_type_rows, require_type
 from omnigraph.storage.columns import Values, to_list
 
-Format: TypeAlias = Literal["jsonl", "parquet"]
+Format: TypeAlias = Literal["jsonl", "parquet", "csv"]
 
 
 class Writable(Protocol):
@@ -92,7 +92,7 @@ def export_to(export: ExportPlan, target: Target, format_: Format) -> ExportResu
     check_export(target, format_)
     if format_ == "jsonl":
         return _write_jsonl(export, target)
-    return _write_parquet_folder(export, cast("str | os.PathLike[str]", target))
+    return _write_folder(export, cast("str | os.PathLike[str]", target), format_)
 
 
 def check_export(target: Target | None, format_: Format) -> None:
@@ -100,8 +100,8 @@ def check_export(target: Target | None, format_: Format) -> None:
     if format_ not in get_args(Format):
         raise ParameterError(f"format is {format_!r}", hint=f"use {' or '.join(get_args(Format))}")
     is_path = isinstance(target, str | os.PathLike)
-    if format_ == "parquet" and not is_path:
-        raise ParameterError("Parquet is a folder of files", hint="give its path as the target")
+    if format_ in TABLE_WRITERS and not is_path:
+        raise ParameterError("tables are a folder of files", hint="give its path as the target")
     if target is not None and not is_path and not hasattr(target, "write"):
         raise ParameterError(f"target is {target!r}", hint="give a path, or an open stream")
 
@@ -118,14 +118,14 @@ def _write_jsonl(export: ExportPlan, target: Target) -> ExportResult:
     return _build_result(export, "jsonl", None if path is None else str(path), counts)
 
 
-def _write_parquet_folder(export: ExportPlan, target: str | os.PathLike[str]) -> ExportResult:
+def _write_folder(export: ExportPlan, target: str | os.PathLike[str], format_: Format) -> ExportResult:
     path = parse_local_path(target)
     with create_folder(path) as folder:
         counts: dict[str, int] = {
-            rows.type.table_key: write_parquet(rows.type.table_key, open_export_reader(rows), folder)
+            rows.type.table_key: TABLE_WRITERS[format_](rows.type.table_key, open_export_reader(rows), folder)
             for rows in export.open_types()
         }
-    return _build_result(export, "parquet", str(path), counts)
+    return _build_result(export, format_, str(path), counts)
 
 
 def _read_lines(rows: TypeRows) -> Iterator[Values]:

@@ -5,7 +5,8 @@ Rows are read in pieces of bounded size, with their blobs, and each piece is con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, cast
 
@@ -17,11 +18,11 @@ import pyarrow.compute as pc
 from omnigraph.errors import Unsupported
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.types import Scalar, ValueType
-from omnigraph.read.rows.public_values import to_public_batch
+from omnigraph.read.rows.public_values import to_json_values, to_public_batch
 from omnigraph.read.rows.stored_blobs import estimate_blob_sizes, read_blob_bytes, split_by_bytes
 from omnigraph.read.rows.type_rows import TypeRows, blob_properties_of, public_schema_of
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, add_quotes, column_of, compute, find_true, quote_json
+from omnigraph.storage.columns import Values, add_quotes, column_of, compute, find_true, quote_json, to_list
 from omnigraph.storage.tables import Table
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
@@ -181,6 +182,48 @@ def write_parquet(key: TableKey, reader: pa.RecordBatchReader, folder: Path) -> 
                 group = next(groups, None)
         number += 1
     return count
+
+
+def write_csv(key: TableKey, reader: pa.RecordBatchReader, folder: Path) -> int:
+    """Write all rows of a type into one file and return their number. An empty text is quoted, and a null is not."""
+    from pyarrow import csv
+
+    (folder / key.kind).mkdir(parents=True, exist_ok=True)
+    types = [_csv_type_of(type_) for type_ in reader.schema.types]
+    schema = pa.schema(list(zip(reader.schema.names, types, strict=True)))
+    count = 0
+    with csv.CSVWriter(folder / key.kind / f"{key.type_name}.csv", schema) as writer:
+        for piece in reader:
+            columns = cast("list[Values]", piece.columns)
+            written = [_to_csv_column(column, type_) for column, type_ in zip(columns, types, strict=True)]
+            writer.write_table(pa.Table.from_arrays(written, schema=schema))
+            count += piece.num_rows
+    return count
+
+
+def _csv_type_of(type_: pa.DataType) -> pa.DataType:
+    is_plain = pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)
+    return type_ if is_plain else pa.large_string()
+
+
+def _to_csv_column(column: Values, type_: pa.DataType) -> Values:
+    """Convert a column: numbers stay, texts and times are those of JSON, lists are JSON, bytes are Base64."""
+    if column.type == type_:
+        return column
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        texts = [
+            None if each is None else b64encode(each).decode() for each in cast("list[bytes | None]", to_list(column))
+        ]
+        return pa.array(texts, type_)
+    values = to_json_values(column)
+    return pa.array([v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for v in values], type_)
+
+
+TABLE_WRITERS: Final[Mapping[str, Callable[[TableKey, pa.RecordBatchReader, Path], int]]] = {
+    "parquet": write_parquet,
+    "csv": write_csv,
+}
+"""How the rows of a type are written into a folder, by format."""
 
 
 def open_export_reader(rows: TypeRows) -> pa.RecordBatchReader:
