@@ -5,13 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.analytics.algorithm_run import AlgorithmRun
-from omnigraph.analytics.exchange import list_edges, list_nodes, make_adjacency_matrix, make_networkx_graph
+from omnigraph.analytics.exchange import (
+    list_edges,
+    list_nodes,
+    make_adjacency_matrix,
+    make_cytoscape_elements,
+    make_igraph_graph,
+    make_networkx_graph,
+    write_graphml,
+)
 from omnigraph.analytics.kernels import (
     UNREACHABLE,
     Along,
@@ -393,6 +402,18 @@ class GraphProjection:
     def to_networkx(self, *, timeout: Timeout = None) -> Any:
         """Return a ``networkx.MultiDiGraph`` of ids, or of pairs of type and id if there are several node types."""
         return make_networkx_graph(self._load().projected)
+
+    def to_igraph(self, *, timeout: Timeout = None) -> Any:
+        """Return a directed ``igraph.Graph``, if igraph is installed; the names of vertices are ids."""
+        return make_igraph_graph(self._load().projected)
+
+    def to_graphml(self, path: str | Path, *, timeout: Timeout = None) -> None:
+        """Write a file of GraphML, for Gephi, yEd and others: types, ids, edges and weights."""
+        write_graphml(self._load().projected, Path(path))
+
+    def to_cytoscape(self, *, timeout: Timeout = None) -> dict[str, Json]:
+        """Return the nodes and edges as Cytoscape and Cytoscape.js read them from JSON."""
+        return make_cytoscape_elements(self._load().projected)
 
     # ----------------------------------------------------------------------------------------- running
 

@@ -89,3 +89,47 @@ def test_deadlines_hold(graph: Graph) -> None:
     for call in (graph.analytics.nodes, graph.analytics.edges, graph.analytics.to_scipy, graph.analytics.to_networkx):
         with pytest.raises(Cancelled):
             call(timeout=cancelled)
+
+
+def test_graphml_is_read_back(graph: Graph, tmp_path: Path) -> None:
+    networkx: Any = pytest.importorskip("networkx")
+    graph.load([{"type": "Port", "data": {"code": 'a<&>"\x01'}}])
+    path = tmp_path / "ports.graphml"
+    graph.analytics.project(["Port"], ["Leg"], weight="km").to_graphml(path)
+    found = networkx.read_graphml(path, force_multigraph=True)
+    names = {node: data["id"] for node, data in found.nodes(data=True)}
+    assert sorted(names.values()) == ['a<&>"\ufffd', "ham", "osl", "rot"]
+    assert {data["type"] for _, data in found.nodes(data=True)} == {"Port"}
+    assert sorted((names[a], names[b], data["weight"]) for a, b, data in found.edges(data=True)) == [
+        ("ham", "osl", 500.0),
+        ("osl", "osl", 1.0),
+        ("rot", "ham", 0.0),
+        ("rot", "ham", 300.0),
+    ]
+
+
+def test_cytoscape_elements_are_nodes_and_edges(graph: Graph) -> None:
+    found: Any = graph.analytics.project(["Port"], ["Leg"], weight="km").to_cytoscape()
+    nodes, edges = ([each["data"] for each in found["elements"][kind]] for kind in ("nodes", "edges"))
+    assert nodes[0] == {"id": "n0", "label": "ham", "type": "Port"}
+    assert sorted((each["source"], each["target"], each["weight"]) for each in edges) == [
+        ("n0", "n1", 500.0),
+        ("n1", "n1", 1.0),
+        ("n2", "n0", 0.0),
+        ("n2", "n0", 300.0),
+    ]
+    assert len({each["id"] for each in [*nodes, *edges]}) == 7
+    assert "weight" not in str(graph.analytics.to_cytoscape())
+
+
+def test_igraph_has_types_names_and_weights(graph: Graph) -> None:
+    pytest.importorskip("igraph")
+    found = graph.analytics.project(["Port"], ["Leg"], weight="km").to_igraph()
+    assert (found.vs["name"], found.vs["type"]) == (["ham", "osl", "rot"], ["Port"] * 3)
+    assert sorted(zip(found.get_edgelist(), found.es["weight"], strict=True)) == [
+        ((0, 1), 500.0),
+        ((1, 1), 1.0),
+        ((2, 0), 0.0),
+        ((2, 0), 300.0),
+    ]
+    assert found.is_directed()

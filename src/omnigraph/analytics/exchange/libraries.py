@@ -1,4 +1,4 @@
-"""Hand a projection to other tools: as a table of edges, a SciPy matrix or a NetworkX graph."""
+"""A projection as a table of edges, a SciPy matrix, or a graph of NetworkX or igraph."""
 
 from __future__ import annotations
 
@@ -67,4 +67,20 @@ def make_networkx_graph(projected: ProjectedGraph) -> Any:
         made.add_edges_from(ends)
     else:
         made.add_weighted_edges_from((*pair, weight) for pair, weight in zip(ends, graph.weights.tolist(), strict=True))
+    return made
+
+
+def make_igraph_graph(projected: ProjectedGraph) -> Any:
+    """Return a directed ``igraph.Graph``: vertices have a ``type`` and, as ``name``, their id; edges a ``weight``."""
+    require_package("igraph")
+    import igraph
+
+    check_deadline()
+    graph = projected.graph
+    made = cast("Any", igraph).Graph(
+        n=graph.num_nodes, edges=np.column_stack([graph.begins, graph.ends]).tolist(), directed=True
+    )
+    made.vs["type"], made.vs["name"] = to_list(cast("Values", projected.types)), to_list(projected.ids)
+    if graph.weights is not None:
+        made.es["weight"] = graph.weights.tolist()
     return made
