@@ -14,13 +14,10 @@ from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import MemoryExceeded, ParameterError
 from omnigraph.language.query import (
     CompiledQuery,
-    PropertyValue,
-    TextMatch,
-    TextScore,
     TypedMutation,
     compile_query,
 )
-from omnigraph.language.query.plan import ReadPlan, expressions_of, plan_read, tables_of, walk_expression, walk_plan
+from omnigraph.language.query.plan import ReadPlan, plan_read
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.values import ConstantValue, now_milliseconds
@@ -103,19 +100,11 @@ def plan_compiled(
     search = Search(snapshot, catalog, shared_cache(), parameters, options.embed)
     evaluation = EvaluationContext(parameters, now_milliseconds() if now is None else now, search)
     plan = _plan_for_sizes(compiled, catalog, snapshot)
-    tables = QueryTables(snapshot, catalog, shared_cache(), options.strategy, _properties_of(plan))
+    tables = QueryTables(snapshot, catalog, shared_cache(), options.strategy, compiled.read_properties)
     recorder = ProfileRecorder()
     memory = QueryMemory(shared_pool(), options.memory, recorder.name_running)
     context = QueryContext(tables, evaluation, search, recorder, memory)
     return PlannedQuery(compiled.name, plan, context)
-
-
-def _properties_of(plan: ReadPlan) -> frozenset[str]:
-    """Return the names of all properties that a plan reads. A text that is only searched in is not read."""
-    expressions = (each for operator in walk_plan(plan) for each in expressions_of(operator))
-    parts = [part for each in expressions for part in walk_expression(each)]
-    searched = {id(part.target) for part in parts if isinstance(part, TextMatch | TextScore)}
-    return frozenset(part.name for part in parts if isinstance(part, PropertyValue) and id(part) not in searched)
 
 
 def _plan_for_sizes(compiled: CompiledQuery, catalog: Catalog, snapshot: Snapshot) -> ReadPlan:
@@ -124,9 +113,8 @@ def _plan_for_sizes(compiled: CompiledQuery, catalog: Catalog, snapshot: Snapsho
     Sizes are rounded up to a power of two, so that a plan can be kept while tables grow a little.
     """
     assert compiled.read is not None, "a mutation without a match has no plan"
-    assert compiled.read_plan is not None
-    counts = {key: snapshot.pins[key].row_count for key in tables_of(compiled.read_plan) if key in snapshot.pins}
-    size_class = tuple(sorted((key, count.bit_length()) for key, count in counts.items()))
+    pins = snapshot.pins
+    size_class = tuple((key, pins[key].row_count.bit_length()) for key in compiled.read_tables if key in pins)
     if size_class not in compiled.sized_plans:
         sizes = TableSizes(catalog, {key: (1 << bits) - 1 for key, bits in size_class})
         compiled.sized_plans[size_class] = plan_read(compiled.read, sizes.estimate_scan)

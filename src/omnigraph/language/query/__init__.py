@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,9 +28,25 @@ from omnigraph.language.query.check import check_query
 from omnigraph.language.query.descriptor import describe_operation
 from omnigraph.language.query.lint import lint_queries
 from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
-from omnigraph.language.query.parameters import bind_parameters, check_values, parse_parameter_text
+from omnigraph.language.query.parameters import (
+    ValueChecks,
+    bind_parameters,
+    check_values,
+    find_value_checks,
+    parse_parameter_text,
+)
 from omnigraph.language.query.parser import SYNTAX_CODE, parse_query_text
-from omnigraph.language.query.plan import MutationPlan, ReadPlan, plan_mutation, plan_read, print_plan
+from omnigraph.language.query.plan import (
+    MutationPlan,
+    ReadPlan,
+    expressions_of,
+    plan_mutation,
+    plan_read,
+    print_plan,
+    tables_of,
+    walk_expression,
+    walk_plan,
+)
 from omnigraph.language.query.query_layout import format_queries
 from omnigraph.language.query.typed_statements import (
     AssignedValue,
@@ -84,7 +100,7 @@ from omnigraph.language.query.typed_tree import (
     TypeName,
 )
 from omnigraph.language.query.vocabulary import Vocabulary, list_vocabulary
-from omnigraph.language.schema import Catalog
+from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.source import Source, read_source, suggest_similar
 from omnigraph.language.values import ConstantValue
 
@@ -173,7 +189,7 @@ _MAX_CACHED_LENGTH: Final = 64 * 1024
 """In characters. Longer texts are compiled every time, which bounds the memory of the cache."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompiledQuery:
     """A query that is ready to run: its syntax tree, its typed form and its plan."""
 
@@ -204,8 +220,28 @@ class CompiledQuery:
         """Return the value of every parameter, or raise :class:`ParameterError` before anything runs."""
         bound = bind_parameters(self.typed.parameters, values)
         if self.read_plan is not None and bound:
-            check_values(self.read_plan, bound)
+            check_values(self._value_checks, bound)
         return bound
+
+    @cached_property
+    def _value_checks(self) -> ValueChecks:
+        assert self.read_plan is not None
+        return find_value_checks(self.read_plan)
+
+    @cached_property
+    def read_tables(self) -> tuple[TableKey, ...]:
+        """The tables whose rows :attr:`read` needs, sorted."""
+        return () if self.read_plan is None else tuple(sorted(tables_of(self.read_plan)))
+
+    @cached_property
+    def read_properties(self) -> frozenset[str]:
+        """The names of all properties that :attr:`read` needs. A text that is only searched in is not read."""
+        if self.read_plan is None:
+            return frozenset()
+        expressions = (each for operator in walk_plan(self.read_plan) for each in expressions_of(operator))
+        parts = [part for each in expressions for part in walk_expression(each)]
+        searched = {id(part.target) for part in parts if isinstance(part, TextMatch | TextScore)}
+        return frozenset(part.name for part in parts if isinstance(part, PropertyValue) and id(part) not in searched)
 
 
 def parse_queries(source: str | Path | Source) -> QueryDocument:

@@ -59,30 +59,39 @@ def bind_parameters(
     return bound
 
 
-def check_values(plan: ReadPlan, parameters: Mapping[str, ConstantValue]) -> None:
+def check_values(checks: ValueChecks, parameters: Mapping[str, ConstantValue]) -> None:
     """Refuse parameters that no run can use: counts that are too small, bad patterns. The checker has seen literals."""
-    _check_counts(plan, parameters)
-    for operator in walk_plan(plan):
-        for part in (inner for each in expressions_of(operator) for inner in walk_expression(each)):
-            if isinstance(part, Compare) and part.operator is ComparisonOperator.MATCHES:
-                _check_pattern(part.right, parameters)
+    for rule, name in checks.counts:
+        value = parameters[name]
+        assert isinstance(value, int), "the type checker allows integers only"
+        if value < rule.minimum:
+            raise ParameterError(rule.message.format(name=name, value=value), hint=rule.hint)
+    for name in checks.patterns:
+        value = parameters[name]
+        reason = find_pattern_error(value) if isinstance(value, str) else None
+        if reason is not None:
+            message = f"param '{name}': the pattern cannot be read: {reason}"
+            raise ParameterError(message, hint="patterns are RE2 expressions: no look-around, no back references")
 
 
-def _check_pattern(pattern: Expression, parameters: Mapping[str, ConstantValue]) -> None:
-    value = parameters[pattern.name] if isinstance(pattern, ParameterValue) else None
-    reason = find_pattern_error(value) if isinstance(value, str) else None
-    if reason is not None and isinstance(pattern, ParameterValue):
-        message = f"param '{pattern.name}': the pattern cannot be read: {reason}"
-        raise ParameterError(message, hint="patterns are RE2 expressions: no look-around, no back references")
+@dataclass(frozen=True, slots=True)
+class ValueChecks:
+    """The parameters that a plan uses as counts, with their rules, and those that it uses as patterns."""
+
+    counts: tuple[tuple[_CountRule, str], ...]
+    patterns: tuple[str, ...]
 
 
-def _check_counts(plan: ReadPlan, parameters: Mapping[str, ConstantValue]) -> None:
-    for rule, count in _counts(plan):
-        if isinstance(count, ParameterValue):
-            value = parameters[count.name]
-            assert isinstance(value, int), "the type checker allows integers only"
-            if value < rule.minimum:
-                raise ParameterError(rule.message.format(name=count.name, value=value), hint=rule.hint)
+def find_value_checks(plan: ReadPlan) -> ValueChecks:
+    """Return what a plan asks of the values of its parameters."""
+    parts = (
+        part for each in walk_plan(plan) for expression in expressions_of(each) for part in walk_expression(expression)
+    )
+    compared = (part for part in parts if isinstance(part, Compare) and part.operator is ComparisonOperator.MATCHES)
+    return ValueChecks(
+        tuple((rule, count.name) for rule, count in _counts(plan) if isinstance(count, ParameterValue)),
+        tuple(part.right.name for part in compared if isinstance(part.right, ParameterValue)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
