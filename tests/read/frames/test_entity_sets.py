@@ -23,7 +23,7 @@ from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import read_contents
 from omnigraph.read.frames.entity_sets import FullTable, PartialTable, open_full_table
 from omnigraph.read.frames.frame import Positions
-from omnigraph.read.frames.lookup import SortedTexts, find_positions, sort_texts
+from omnigraph.read.frames.lookup import SortedTexts, find_positions, mostly_ascend, sort_texts
 from omnigraph.storage.columns import Values, to_list
 from tests.graphs import rows_of
 from tests.read.match.walked_graphs import SCHEMA, Scans, people
@@ -258,6 +258,7 @@ def test_an_order_is_made_when_looking_through_has_cost_as_much(
     graph: Graph, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entity_sets, "_SORT_SECONDS", 3.5 * entity_sets._SCAN_SECONDS)
+    monkeypatch.setattr(entity_sets, "_ORDERED_SORT_SECONDS", entity_sets._SORT_SECONDS)
     made: list[Values] = []
     make = entity_sets.sort_texts
 
@@ -338,3 +339,13 @@ def test_an_entity_without_a_row_is_an_error(graph: Graph) -> None:
     assert to_list(seen.take_values("age", at(0))) == [1]
     with pytest.raises(StorageError, match="node:Person has no row 'nobody'"):
         seen.take_values("age", at(0, 1))
+
+
+def test_ids_that_ascend_are_told_from_shuffled_ones() -> None:
+    ordered = [f"person-{number:05}" for number in range(5_000)]
+    assert mostly_ascend(pa.array(ordered))
+    assert mostly_ascend(pa.array([str(number) for number in range(5_000)]))
+    assert mostly_ascend(pa.array(["one"]))
+    assert mostly_ascend(pa.array([], pa.string()))
+    assert not mostly_ascend(pa.array(ordered[::-1]))
+    assert not mostly_ascend(pa.array([text for pair in zip(ordered, ordered[::-1], strict=True) for text in pair]))
