@@ -2,7 +2,8 @@
 
 CSV and Parquet files go through a pipeline onto a branch, where checks look at them. A second run of the pipeline
 changes nothing. Questions are asked here and on Spark and get the same answers. A second delivery that does not fit is
-refused with all that is wrong with it. What was loaded can be seen as it was, whatever happens to it later.
+refused with all that is wrong with it. What was loaded can be seen as it was, whatever happens to it later. In the end
+ports and vessels are ranked; the ranks are reviewed on a branch like any other change.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parent / "pipeline"
 BRANCH = "load/june"
+RANKS = "rank/june"
 QUESTIONS: Mapping[str, Mapping[str, object]] = {
     "busiest_ports": {},
     "sister_ports": {"port": "p03", "least": 9.0},
@@ -92,6 +94,8 @@ def tour(folder: Path, session: SparkSession, sizes: Sizes, clock: Clock) -> Non
         with clock.step("Time travel"):
             assert loaded.load.commit is not None
             show_travel(graph, project / "questions.gq", loaded.load.commit)
+        with clock.step("Ports ranked on a branch of their own, looked at and merged"):
+            show_ranks(graph)
 
 
 def make_files(project: Path, sizes: Sizes) -> None:
@@ -185,3 +189,20 @@ def show_travel(graph: Graph, queries: Path, loaded: Commit) -> None:
         print(
             f"  commit {commit.id}  {commit.created_at:%H:%M:%SZ}  {commit.branch:<9}  {commit.message or 'the schema'}"
         )
+
+
+# --------------------------------------------------------------------------------------------- ranks
+
+
+def show_ranks(graph: Graph) -> None:
+    """PageRank over the calls, written to a branch as one commit that says where it comes from, and merged."""
+    calls = graph.analytics.project(["Vessel", "Port"], ["CallsAt"], direction="both", branch=BRANCH)
+    calls.pagerank().write("rank", branch=RANKS, from_=BRANCH, create=True)
+    for change in graph.diff(BRANCH, RANKS).summary():
+        print(f"  {change.type:<8} {change.updated:>9,} rows have a rank on {RANKS}")
+    (analysis,) = graph.analyses(RANKS)
+    print(f"  {', '.join(analysis.written)}: {analysis.provenance.algorithm} of commit {analysis.source}")
+    graph.merge(RANKS, into=BRANCH, delete_branch=True)
+    returned = "$p.name as port, $p.rank * 1000 as rank"
+    best = f"query best() {{ match {{ $p: Port }} return {{ {returned} }} order {{ rank desc }} limit 3 }}"
+    table(graph.query(best, branch=BRANCH).rows)

@@ -33,6 +33,7 @@ MAIN_JOB = (
     "nothing was loaded",
     "the head of load/june is what it was",
     "calls of v003 now: 0",
+    "rows have a rank on rank/june",
 )
 BRANCHES = ("branch_ines.jsonl", "branch_tomas.jsonl")
 
@@ -174,7 +175,7 @@ def test_the_demo_shows_the_main_job(
         assert words in shown
     assert "OTHER ROWS" not in shown
     assert "ANOTHER ONE" not in shown
-    assert len(clock.steps) == 6
+    assert len(clock.steps) == 7
 
 
 @pytest.mark.slow
