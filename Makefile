@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Four workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
 PYTEST := $(BIN)/pytest -n 4
 
-.PHONY: demo test test-all test-fast lint bench docs reference openapi ui test-ui clean
+.PHONY: demo test test-all test-fast lint bench docs reference openapi ui test-ui screenshots clean
 
 demo: $(INSTALLED)  ## The main job, end to end, on the example project
 	$(BIN)/python examples/demo.py
@@ -58,6 +58,9 @@ ui: ui/node_modules  ## Build the web page into the package; needs node, which u
 test-ui: ui/node_modules $(INSTALLED)  ## The page in a real browser, and that its bundle can be built again to the byte
 	cd ui && node build.mjs "$$(pwd)/node_modules/.rebuilt" > /dev/null && diff -r node_modules/.rebuilt ../src/omnigraph/server/static
 	$(BIN)/pytest tests/page
+
+screenshots: $(INSTALLED)  ## Pictures of the main views, light and dark, for the documentation; look at them before you commit them
+	$(BIN)/python -m tests.page.screenshots
 
 ui/node_modules: ui/package-lock.json
 	cd ui && npm ci --ignore-scripts --no-audit --no-fund

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 EVIDENCE = Path(__file__).parent.parent.parent / "examples" / "evidence"
 RETITLE = "query t($trial: String, $title: String) { update Trial set { title: $title } where code = $trial }"
-EXPECTED = re.compile("the server responded with a status of (4|503)|net::ERR_")
+PATIENCE = int(os.environ.get("OMNIGRAPH_PATIENCE", "60")) * 1000
+"""Milliseconds that a busy machine may take for anything."""
+EXPECTED = re.compile(
+    "the server responded with a status of (4|503)|net::ERR_|Failed to fetch dynamically imported module"
+)
+BROWSER_FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 TOKENS = {"reader": "read", "curator": "write", "boss": "admin"}
 
 
@@ -108,8 +113,7 @@ def browser() -> Generator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-        launched = playwright.chromium.launch(executable_path=path, args=flags)
+        launched = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
         yield launched
         launched.close()
 
@@ -144,7 +148,7 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Generator[Visit]:
             color_scheme="dark" if is_dark else "light",
             reduced_motion="reduce",
         )
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         if actor is not None:
             context.add_init_script(f"sessionStorage.setItem('omnigraph-token', '{where.tokens[actor]}')")

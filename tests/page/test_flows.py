@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from tests.page.conftest import RETITLE, Site, Visit
+from tests.page.conftest import PATIENCE, RETITLE, Site, Visit
 from tests.server.live import start_server
 
 pytest.importorskip("playwright")
 from playwright.sync_api import Page, expect
 
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=PATIENCE)
 QUERY = "query t() { match { $t: Trial } return { $t.code, $t.title } order { $t.code asc } }"
 
 
@@ -74,8 +74,7 @@ def test_a_query_is_mended_run_and_shared(site: Site, visit: Visit) -> None:
     page.keyboard.press("Control+Enter")
     expect(page.get_by_role("alert")).to_contain_text("did you mean 'Trial'?")
     _write(page, "query t() { match { $t: Tri")
-    page.get_by_role("option", name="Trial").wait_for()
-    page.keyboard.press("Enter")
+    page.get_by_role("option", name="Trial").click()
     expect(page.get_by_label("Query", exact=True)).to_contain_text("$t: Trial")
     _write(page, QUERY)
     page.keyboard.press("Control+Enter")

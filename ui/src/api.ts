@@ -44,6 +44,36 @@ export function onSignOut(listener: Listener): () => void {
   return () => signedOut.delete(listener);
 }
 
+let isAway = false;
+const watchers = new Set<(isAway: boolean) => void>();
+
+/** Whether the server could not be reached by the last request; the frame of the page says so. */
+export function watchServer(watcher: (isAway: boolean) => void): () => void {
+  watchers.add(watcher);
+  watcher(isAway);
+  return () => watchers.delete(watcher);
+}
+
+function tellServer(away: boolean): void {
+  if (away === isAway) return;
+  isAway = away;
+  for (const watcher of watchers) watcher(away);
+}
+
+/** Load a part of the page, after 1, 2, 4 ... 30 seconds again if the server is away. */
+export async function untilLoaded<T>(load: () => Promise<T>): Promise<T> {
+  for (let wait = 1000; ; wait = Math.min(wait * 2, 30_000)) {
+    try {
+      const loaded = await load();
+      tellServer(false);
+      return loaded;
+    } catch {
+      tellServer(true);
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}
+
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
 
 /** Build the path of a request; empty values are left out, lists are repeated. */
@@ -100,8 +130,10 @@ export async function send(url: string, { signal, method, body, headers }: Optio
     response = await fetch(url, request);
   } catch (error) {
     if (signal?.aborted) throw error;
+    tellServer(true);
     throw new Offline();
   }
+  tellServer(false);
   if (response.ok) return response;
   const failed = new ApiError(response.status, await errorBody(response));
   if (response.status === 401) signOut();

@@ -280,7 +280,7 @@ export function Copy({ text, label = "Copy" }: { readonly text: string; readonly
 export function NotFound({ graph }: { readonly graph?: string }) {
   return (
     <div class="notice">
-      <strong>There is no such page</strong>
+      <h1>There is no such page</h1>
       <p>{graph ? <Link to={view(graph, "")}>Go to {graph}</Link> : <Link to="/">Go to the graphs</Link>}</p>
     </div>
   );

@@ -3,7 +3,7 @@
 import { render } from "preact";
 import { lazy, Suspense } from "preact/compat";
 import { useEffect, useState } from "preact/hooks";
-import { get, onSignOut, post, signIn, token } from "./api";
+import { get, onSignOut, post, signIn, token, untilLoaded } from "./api";
 import { NotFound } from "./loading";
 import { GraphList } from "./pages/graphs";
 import { SignIn } from "./pages/signin";
@@ -13,21 +13,21 @@ import { applyTheme } from "./theme";
 import type { Caller } from "./wire";
 
 const views = {
-  "": lazy(() => import("./pages/overview").then((m) => m.Overview)),
-  schema: lazy(() => import("./pages/schema").then((m) => m.SchemaView)),
-  explore: lazy(() => import("./pages/explore").then((m) => m.Explore)),
-  query: lazy(() => import("./pages/query").then((m) => m.QueryView)),
-  compare: lazy(() => import("./pages/compare").then((m) => m.Compare)),
-  commits: lazy(() => import("./pages/commits").then((m) => m.Commits)),
-  diff: lazy(() => import("./pages/diff").then((m) => m.DiffView)),
-  review: lazy(() => import("./pages/review").then((m) => m.Review)),
-  entity: lazy(() => import("./pages/entity").then((m) => m.EntityView)),
-  branches: lazy(() => import("./pages/branches").then((m) => m.Branches)),
-  tags: lazy(() => import("./pages/branches").then((m) => m.Tags)),
-  changes: lazy(() => import("./pages/changes").then((m) => m.ChangeFeed)),
-  health: lazy(() => import("./pages/health").then((m) => m.HealthView)),
-  load: lazy(() => import("./pages/load").then((m) => m.LoadView)),
-  access: lazy(() => import("./pages/access").then((m) => m.Access)),
+  "": lazy(() => untilLoaded(() => import("./pages/overview").then((m) => m.Overview))),
+  schema: lazy(() => untilLoaded(() => import("./pages/schema").then((m) => m.SchemaView))),
+  explore: lazy(() => untilLoaded(() => import("./pages/explore").then((m) => m.Explore))),
+  query: lazy(() => untilLoaded(() => import("./pages/query").then((m) => m.QueryView))),
+  compare: lazy(() => untilLoaded(() => import("./pages/compare").then((m) => m.Compare))),
+  commits: lazy(() => untilLoaded(() => import("./pages/commits").then((m) => m.Commits))),
+  diff: lazy(() => untilLoaded(() => import("./pages/diff").then((m) => m.DiffView))),
+  review: lazy(() => untilLoaded(() => import("./pages/review").then((m) => m.Review))),
+  entity: lazy(() => untilLoaded(() => import("./pages/entity").then((m) => m.EntityView))),
+  branches: lazy(() => untilLoaded(() => import("./pages/branches").then((m) => m.Branches))),
+  tags: lazy(() => untilLoaded(() => import("./pages/branches").then((m) => m.Tags))),
+  changes: lazy(() => untilLoaded(() => import("./pages/changes").then((m) => m.ChangeFeed))),
+  health: lazy(() => untilLoaded(() => import("./pages/health").then((m) => m.HealthView))),
+  load: lazy(() => untilLoaded(() => import("./pages/load").then((m) => m.LoadView))),
+  access: lazy(() => untilLoaded(() => import("./pages/access").then((m) => m.Access))),
 } as const;
 
 /** What changes a branch. Branches and tags can be made at a moment of the past. */

@@ -151,10 +151,14 @@ export function Change({ graph, change, before, after, folded = false }: ChangeP
   const side = change.op === "deleted" ? before : after;
   const moment = { branch: side.branch === "main" ? null : side.branch, at: side.commit };
   const names = change.op === "updated" ? change.changed : Object.keys(change.after ?? change.before ?? {});
+  const [isOpen, setOpen] = useState(change.op === "updated" && !folded);
   const shown = names.filter((name) => change.op === "updated" || valueOf(change, name) !== null);
   return (
-    <details class={`change ${WORDS[change.op]}`} open={change.op === "updated" && !folded}>
-      <summary>
+    <div class={`change ${WORDS[change.op]}`}>
+      <div>
+        <button class="quiet fold" aria-expanded={isOpen} aria-label={`Properties of ${change.id}`} onClick={() => setOpen(!isOpen)}>
+          {isOpen ? "▾" : "▸"}
+        </button>
         <span class="sign" aria-hidden="true">
           {SIGNS[change.op]}
         </span>
@@ -164,8 +168,8 @@ export function Change({ graph, change, before, after, folded = false }: ChangeP
           <code title={change.id}>{nameChange(change)}</code>
         </Link>
         {change.op === "updated" && <span class="muted"> {change.changed.join(", ")}</span>}
-      </summary>
-      <dl class="properties">
+      </div>
+      <dl class="properties" hidden={!isOpen}>
         {shown.map((name) => (
           <>
             <dt>{name}</dt>
@@ -187,7 +191,7 @@ export function Change({ graph, change, before, after, folded = false }: ChangeP
           </>
         ))}
       </dl>
-    </details>
+    </div>
   );
 }
 

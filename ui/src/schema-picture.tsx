@@ -38,7 +38,7 @@ export function SchemaPicture({ catalog, rows, chosen, choose }: Props) {
           if (!from || !to) return null;
           const { line, x, y } = route(from, to, order);
           return (
-            <g class={`edge ${chosen === edge.name ? "chosen" : ""}`} role="button" tabIndex={0} aria-label={`Edge ${edge.name}`} onClick={() => choose(edge.name)} onKeyDown={(event) => event.key === "Enter" && choose(edge.name)}>
+            <g class={`edge ${chosen === edge.name ? "chosen" : ""}`} role="button" tabindex={0} onClick={() => choose(edge.name)} onKeyDown={(event) => event.key === "Enter" && choose(edge.name)}>
               <path d={line} marker-end="url(#tip)" />
               <text x={x} y={y} text-anchor="middle">
                 {edge.name} {count(rows.get(`edge:${edge.name}`) ?? 0)}
@@ -49,7 +49,7 @@ export function SchemaPicture({ catalog, rows, chosen, choose }: Props) {
         {catalog.nodes.map((node) => {
           const box = places.get(node.name) ?? { x: 0, y: 0 };
           return (
-            <g class={`box ${chosen === node.name ? "chosen" : ""}`} role="button" tabIndex={0} aria-label={`Node ${node.name}`} onClick={() => choose(node.name)} onKeyDown={(event) => event.key === "Enter" && choose(node.name)}>
+            <g class={`box ${chosen === node.name ? "chosen" : ""}`} role="button" tabindex={0} onClick={() => choose(node.name)} onKeyDown={(event) => event.key === "Enter" && choose(node.name)}>
               <rect x={box.x} y={box.y} width={WIDTH} height={HEIGHT} rx={5} />
               <rect class={`fill hue${hueOf(node.name)}`} x={box.x} y={box.y} width={5} height={HEIGHT} rx={2} />
               <text class="title" x={box.x + 14} y={box.y + 19}>

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, graphPath, routePath, signOut } from "./api";
+import { get, graphPath, routePath, signOut, watchServer } from "./api";
 import { plural, titleOf } from "./format";
 import { readAnew, useLoad } from "./loading";
 import { momentOf } from "./moment";
@@ -96,15 +96,27 @@ export function Shell({ graph, view: current, caller, actions, place, children }
         </div>
       </nav>
       <div class="body">
-        <div class="top">
+        <AwayBar />
+        <header class="top">
           <RefBar graph={graph} place={place} />
           <Search graph={graph} />
-        </div>
+        </header>
         <main id="content" tabIndex={-1}>
           {children}
         </main>
       </div>
       {helps && <KeyList close={() => setHelps(false)} />}
+    </div>
+  );
+}
+
+/** Said once for the whole page while the server cannot be reached. */
+function AwayBar() {
+  const [isAway, setAway] = useState(false);
+  useEffect(() => watchServer(setAway), []);
+  return (
+    <div class="away" role="status">
+      {isAway && "The server does not answer. Trying again by itself."}
     </div>
   );
 }
@@ -265,7 +277,7 @@ function useKeys(graph: string, place: Place, toggleHelp: () => void, closeHelp:
   }, [graph, place]);
 }
 
-const ITEMS = "#content .rows > li a:first-of-type, #content tbody th a, #content details.change > summary";
+const ITEMS = "#content .rows > li a:first-of-type, #content tbody th a, #content .change a";
 
 /** Move the focus along the lists of the view. Arrows only do so within a list: they scroll elsewhere. */
 function moveInList(event: KeyboardEvent, step: 1 | -1): void {

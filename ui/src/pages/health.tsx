@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { get, graphPath, post, remove, routePath, to } from "../api";
-import { count } from "../format";
+import { count, exactTime, relativeTime } from "../format";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Heading, Time, TypeName } from "../parts";
@@ -153,17 +153,17 @@ function OperationList({ graph, operations, changed }: { readonly graph: string;
           <details>
             <summary>
               <strong>{each.kind}</strong> <span class={each.state === "failed" || each.state === "lost" ? "went" : each.state === "succeeded" ? "came" : "changed"}>{each.state}</span>{" "}
-              <span class="muted">
-                {each.actor}, <Time time={each.started_at} />
-              </span>{" "}
-              {each.state === "running" && (
-                <button class="quiet" onClick={() => void remove(graphPath(graph, `/operations/${each.id}`)).then(changed, changed)}>
-                  Cancel
-                </button>
-              )}
+              <span class="muted" title={exactTime(each.started_at)}>
+                {each.actor}, {relativeTime(each.started_at)}
+              </span>
             </summary>
             <pre class="plan">{each.error?.error ?? JSON.stringify(each.result ?? each.progress, null, 2)}</pre>
           </details>
+          {each.state === "running" && (
+            <button class="quiet" onClick={() => void remove(graphPath(graph, `/operations/${each.id}`)).then(changed, changed)}>
+              Cancel
+            </button>
+          )}
         </li>
       ))}
     </ul>

@@ -127,7 +127,8 @@ function TypeDetails({ catalog, type, rows }: { readonly catalog: Catalog; reado
         <TypeName name={type} /> <span class="muted">{count(rows.get(`${node ? "node" : "edge"}:${type}`) ?? 0)} rows</span>
       </h2>
       {found.description && <p>{found.description}</p>}
-      <table class="compact">
+      <div class="scroll" tabIndex={0}>
+      <table>
         <thead>
           <tr>
             {["property", "type", "default", "description"].map((title) => (
@@ -150,6 +151,7 @@ function TypeDetails({ catalog, type, rows }: { readonly catalog: Catalog; reado
           ))}
         </tbody>
       </table>
+      </div>
     </section>
   );
 }
@@ -194,7 +196,8 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
       {error && <Failure error={error} />}
       {plan && (
         <>
-          <table class="compact">
+          <div class="scroll" tabIndex={0}>
+          <table>
             <tbody>
               {plan.steps.map((step) => (
                 <tr>
@@ -207,6 +210,7 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
               ))}
             </tbody>
           </table>
+          </div>
           {plan.steps.length === 0 && <p>It changes nothing.</p>}
           {(plan.breaks ?? []).length > 0 && <p class="went">Stored queries that would break: {(plan.breaks ?? []).map(String).join(", ")}</p>}
           {mayApply && plan.supported && plan.steps.length > 0 && (

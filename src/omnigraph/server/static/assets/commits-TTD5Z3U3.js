@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-E2TJ4I7T.js";import"./chunk-SELOAFWM.js";import"./chunk-MAAGRAWW.js";import"./chunk-VTCFJR52.js";import"./chunk-JKRLW4X5.js";import"./chunk-H3YVENBU.js";import"./chunk-TMNY6ORA.js";import"./chunk-SQE76S5B.js";export{a as Commits,b as Revert};

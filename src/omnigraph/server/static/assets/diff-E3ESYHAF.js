@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-SELOAFWM.js";import"./chunk-MAAGRAWW.js";import"./chunk-JKRLW4X5.js";import"./chunk-H3YVENBU.js";import"./chunk-TMNY6ORA.js";import"./chunk-SQE76S5B.js";export{b as Changes,a as DiffView};
