@@ -132,6 +132,7 @@ export interface Reads {
     readonly snapshot?: string | null | undefined;
     readonly view?: "source" | "catalog" | null | undefined;
   };
+  readonly "/settings": Record<string, never>;
   readonly "/snapshot": {
     readonly at?: string | null | undefined;
     readonly branch?: string | null | undefined;
@@ -316,6 +317,9 @@ export interface Bodies {
   readonly "/schema/plan": {
     readonly allow_data_loss?: boolean | null | undefined;
     readonly schema_source: string;
+  };
+  readonly "/settings": {
+    readonly keep?: string | null | undefined;
   };
   readonly "/tags": {
     readonly branch?: string | null | undefined;
