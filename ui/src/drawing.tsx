@@ -69,7 +69,7 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
       renderEdgeLabels: true,
       edgeLabelSize: 11,
       edgeLabelFont: "system-ui, sans-serif",
-      stagePadding: 48,
+      stagePadding: 72,
       zIndex: true,
       nodeProgramClasses: { bordered: border() },
       edgeLabelColor: { color: style.getPropertyValue("--muted").trim() },
@@ -375,5 +375,5 @@ function toDrawing(entities: readonly EntityChange[], ends: ReadonlyMap<string, 
 /** The id of a node, with its name or title if it has one. */
 export function nameOf(id: string, row: Row | null | undefined): string {
   const name = row?.["name"] ?? row?.["title"] ?? row?.["label"];
-  return typeof name === "string" && name !== id ? `${id} ${name.length > 28 ? `${name.slice(0, 28)}…` : name}` : id;
+  return typeof name === "string" && name !== id ? `${id} ${name.length > 18 ? `${name.slice(0, 18).trimEnd()}…` : name}` : id;
 }

@@ -18,7 +18,7 @@ addEventListener("message", (event: MessageEvent<LayoutRequest | "stop">) => {
   const graph = new Graph({ multi: false, type: "undirected" });
   for (const [name, x, y, fixed] of event.data.nodes) graph.addNode(name, { x, y, fixed });
   for (const [from, to] of event.data.edges) if (from !== to) graph.mergeEdge(from, to);
-  const settings = { ...forceAtlas2.inferSettings(graph), adjustSizes: false, barnesHutOptimize: graph.order > 800, strongGravityMode: true, gravity: 0.02 };
+  const settings = { ...forceAtlas2.inferSettings(graph), adjustSizes: false, barnesHutOptimize: graph.order > 800, strongGravityMode: true, gravity: graph.order < 500 ? 0.3 : 0.02 };
   const end = performance.now() + SECONDS * 1000;
   const own = run;
   const step = () => {
