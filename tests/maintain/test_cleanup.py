@@ -27,8 +27,9 @@ from tests.write.writers import run_right_after
 
 
 def sizes(graph: Graph) -> dict[str, int]:
-    """Every file of a graph, but those that tell of locks."""
-    return {info.path: info.size for info in graph._manifest.objects.list() if not info.path.startswith("__locks")}
+    """Every file of a graph, but those that tell of locks and of the last cleanup."""
+    notes = ("__locks", "__cleanup.json")
+    return {info.path: info.size for info in graph._manifest.objects.list() if not info.path.startswith(notes)}
 
 
 def counts(result: Cleaned) -> dict[ReclaimKind, int]:

@@ -184,7 +184,7 @@ def write_parquet(key: TableKey, reader: pa.RecordBatchReader, folder: Path) -> 
     return count
 
 
-def write_csv(key: TableKey, reader: pa.RecordBatchReader, folder: Path) -> int:
+def write_csv_table(key: TableKey, reader: pa.RecordBatchReader, folder: Path) -> int:
     """Write all rows of a type into one file and return their number. An empty text is quoted, and a null is not."""
     from pyarrow import csv
 
@@ -221,7 +221,7 @@ def _to_csv_column(column: Values, type_: pa.DataType) -> Values:
 
 TABLE_WRITERS: Final[Mapping[str, Callable[[TableKey, pa.RecordBatchReader, Path], int]]] = {
     "parquet": write_parquet,
-    "csv": write_csv,
+    "csv": write_csv_table,
 }
 """How the rows of a type are written into a folder, by format."""
 
