@@ -12,6 +12,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +36,14 @@ ADD = "query add($n: String) { insert Note { name: $n } }"
 READ = "query some($n: String) { match { $p: Person { name: $n } } return { $p.text } }"
 NOTES = "query all() { match { $n: Note } return { $n.name as name } }"
 EXPECTED = {200, 409, 412, 429}
+# It waits a second, not half a minute, for a reader that takes nothing.
+HURRIED = """
+import sys
+from omnigraph.server.messages import streams
+streams._IDLE_SECONDS = 1
+from omnigraph.cli.app import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 @dataclass(frozen=True)
@@ -141,20 +150,27 @@ def test_two_hundred_clients(crowded: Crowded) -> None:
     assert meanwhile[len(meanwhile) // 2] < CLIENTS // 4, meanwhile
 
 
-def test_slow_readers_of_many_rows_leave_room_for_others(crowded: Crowded) -> None:
-    """Streams that nobody reads hold four places; other reads go on beside them."""
-    url = httpx.URL(crowded.server.url)
+@contextmanager
+def open_export(server: LiveServer, token: str) -> Generator[socket.socket]:
+    """A bare connection that asks for all rows, as lines of 100 MB."""
+    url = httpx.URL(server.url)
     body = b'{"type_names": ["Person"]}'
     head = (
-        f"POST /graphs/brain/export HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {crowded.tokens[0]}\r\n"
+        f"POST /graphs/brain/export HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: application/json\r\nAccept: application/x-ndjson\r\nContent-Length: {len(body)}\r\n\r\n"
     )
+    with socket.create_connection((url.host, url.port or 0), WAIT) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        connection.sendall(head.encode() + body)
+        yield connection
+
+
+def test_slow_readers_of_many_rows_leave_room_for_others(crowded: Crowded) -> None:
+    """Streams that nobody reads hold four places; other reads go on beside them."""
     with crowded.client() as http:
         http.post("/graphs/brain/query", json={"query": READ, "params": {"n": "p1"}})
         before = read_resident(crowded.server)
-        with socket.create_connection((url.host, url.port or 0), WAIT) as slow:
-            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
-            slow.sendall(head.encode() + body)
+        with open_export(crowded.server, crowded.tokens[0]) as slow:
             assert slow.recv(12) == b"HTTP/1.1 200"
             for number in range(30):
                 answer = http.post("/graphs/brain/query", json={"query": READ, "params": {"n": f"p{number}"}})
@@ -163,6 +179,21 @@ def test_slow_readers_of_many_rows_leave_room_for_others(crowded: Crowded) -> No
             grown = read_resident(crowded.server) - before
     # The rows are 100 MB as lines of JSON.
     assert grown < 64 * MIB, f"{grown / MIB:.0f} MiB"
+
+
+def test_readers_that_take_nothing_are_dropped(crowded: Crowded) -> None:
+    """Four streams are all that a graph gives at a time: whoever takes nothing must not keep them."""
+    with start_server(graph=crowded.path, program=HURRIED) as server, server.client() as http, ExitStack() as silent:
+        for _ in range(4):
+            connection = silent.enter_context(open_export(server, server.token))
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        for _ in range(30):
+            with http.stream("POST", "/graphs/brain/export", json={"type_names": ["Note"]}) as answer:
+                if answer.status_code == 200:
+                    break
+                assert answer.status_code == 429
+        else:
+            raise AssertionError("the silent readers are still served")
 
 
 # --------------------------------------------------------------------------------------------- bodies

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from omnigraph.deadlines import Deadline
 from omnigraph.errors import Cancelled
@@ -35,21 +35,27 @@ class CountedStream(StreamingResponse):
         self._admitted = admitted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream."""
+        """Send the stream. A reader that takes nothing for some time is dropped: others wait for its place."""
+
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                await send(message)
+
         async with self._admitted:
             try:
-                await super().__call__(scope, receive, send)
+                await super().__call__(scope, receive, send_in_time)
             finally:
                 self._deadline.cancel()
 
 
 async def send_chunks(first: bytes, rest: Iterator[bytes], deadline: Deadline) -> AsyncIterator[bytes]:
-    """Send what a thread computes. It stays two chunks ahead at most, and a reader that takes nothing is dropped."""
+    """Send what a thread computes. It stays two chunks ahead at most."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_CHUNKS_AHEAD)
 
     def put(item: bytes | BaseException | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result(_IDLE_SECONDS)
+        # Whoever sends the chunks gives up before this does.
+        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result(2 * _IDLE_SECONDS)
 
     def produce() -> None:
         try:
