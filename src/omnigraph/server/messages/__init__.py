@@ -38,7 +38,7 @@ from omnigraph.server.messages.wire import (
     to_safe_numbers,
     values_to_json,
     write_arrow,
-    write_csv,
+    write_csv_rows,
     write_ndjson,
 )
 
@@ -83,6 +83,6 @@ __all__ = [
     "to_schema_source",
     "values_to_json",
     "write_arrow",
-    "write_csv",
+    "write_csv_rows",
     "write_ndjson",
 ]

@@ -216,7 +216,7 @@ def write_ndjson(batches: Iterable[pa.RecordBatch], *, is_safe: bool) -> Iterato
         )
 
 
-def write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def write_csv_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """Write rows as CSV with a header: texts as they are, nothing for null, everything else as JSON."""
     yield _csv_lines([schema.names])
     for part in _split_rows(batches):

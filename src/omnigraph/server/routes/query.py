@@ -25,7 +25,7 @@ from omnigraph.server.messages import (
     rows_to_wire,
     to_query_source,
     write_arrow,
-    write_csv,
+    write_csv_rows,
     write_ndjson,
 )
 
@@ -105,7 +105,7 @@ def stream_rows(call: ServerCall, result: Result, *, is_safe: bool) -> Answer:
     """Stream all rows in the format that the client accepts."""
     writers: Mapping[str, Iterator[bytes]] = {
         NDJSON: write_ndjson(result.batches(), is_safe=is_safe),
-        CSV: write_csv(result.schema, result.batches()),
+        CSV: write_csv_rows(result.schema, result.batches()),
         ARROW: write_arrow(result.schema, result.batches()),
     }
     return Answer(
