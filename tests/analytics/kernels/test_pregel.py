@@ -97,3 +97,12 @@ def test_blocks_must_agree_on_columns() -> None:
 
     with pytest.raises(ParameterError, match="other columns"):
         run_program(graph_of("rmat"), differ, PregelRules(), 3)
+
+
+def test_a_node_that_sends_nothing_is_not_heard() -> None:
+    def speak(step: int, state: StateColumns, messages: Columns) -> tuple[StateColumns, Columns | None]:
+        ones = np.ones(len(messages))
+        return {"node": state["node"], "heard": messages}, None if step else np.ma.masked_array(ones, state["node"] > 0)
+
+    found = run_program(graph_of("circle"), cast("PregelProgram", speak), PregelRules("sum"), 9)
+    assert found["heard"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0]
