@@ -188,7 +188,7 @@ def show_review(graph: Graph, place: Path) -> None:
         decisions = place.with_name("decisions.yaml")
         decide(graph.merge("review/tomas", dry_run=True), graph, decisions)
         show_merge(graph.merge("review/tomas", resolve=decisions))
-    command("commit", "list", "--graph", "-g", str(place))
+    command("commit", "list", "--dag", "-g", str(place))
 
 
 def decide(tried: MergeResult, graph: Graph, file: Path) -> None:

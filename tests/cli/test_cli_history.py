@@ -1,4 +1,4 @@
-"""``omnigraph commit list --graph``: lanes that part and meet, with the names beside the commits."""
+"""``omnigraph commit list --dag``: lanes that part and meet, with the names beside the commits."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def merged(stocked: Stocked) -> str:
 
 
 def test_the_history_of_all_branches_is_drawn(omnigraph: Command, stocked: Stocked, merged: str) -> None:
-    answer = omnigraph("commit", "list", "--graph", *GRAPH)
+    answer = omnigraph("commit", "list", "--dag", *GRAPH)
     # On a busy machine some of them are older already.
     assert re.sub(r"\d+ \w+ ago", "just now", answer.out).splitlines() == [
         f"●   {merged}  (main)  just now  act-eve  merge",
@@ -134,26 +134,26 @@ def test_the_history_of_all_branches_is_drawn(omnigraph: Command, stocked: Stock
 
 
 def test_one_branch_shows_what_led_to_it_and_no_more(omnigraph: Command, stocked: Stocked, merged: str) -> None:
-    on_branch = omnigraph("--graph", "brain.og", "commit", "list", "--graph", "--branch", BRANCH).out
+    on_branch = omnigraph("--graph", "brain.og", "commit", "list", "--dag", "--branch", BRANCH).out
     assert [line[2:28] for line in on_branch.splitlines()] == [
         stocked.branch_head,
         stocked.main_head,
         stocked.genesis,
     ]
-    assert merged in omnigraph("commit", "list", "--graph", "--branch", "main", *GRAPH).out
+    assert merged in omnigraph("commit", "list", "--dag", "--branch", "main", *GRAPH).out
 
 
 @pytest.mark.usefixtures("merged")
 def test_the_limit_counts_commits_not_rows(omnigraph: Command, stocked: Stocked) -> None:
-    answer = omnigraph("commit", "list", "--graph", "--limit", "3", *GRAPH)
+    answer = omnigraph("commit", "list", "--dag", "--limit", "3", *GRAPH)
     assert stocked.main_head in answer.out
     assert stocked.genesis not in answer.out
     assert answer.err == "there are more; --limit shows them\n"
-    assert omnigraph("commit", "list", "--graph", "--limit", "4", *GRAPH).err == ""
+    assert omnigraph("commit", "list", "--dag", "--limit", "4", *GRAPH).err == ""
 
 
 def test_json_has_the_names_beside_each_commit(omnigraph: Command, stocked: Stocked, merged: str) -> None:
-    commits = omnigraph("commit", "list", "--graph", "--json", *GRAPH).json["commits"]
+    commits = omnigraph("commit", "list", "--dag", "--json", *GRAPH).json["commits"]
     assert isinstance(commits, list)
     found = {str(each["id"]): (each["heads"], each["tags"]) for each in commits if isinstance(each, dict)}
     assert found == {
@@ -166,7 +166,7 @@ def test_json_has_the_names_beside_each_commit(omnigraph: Command, stocked: Stoc
 
 def test_a_merged_branch_that_is_gone_is_still_named(omnigraph: Command, stocked: Stocked, merged: str) -> None:
     og.open(stocked.path).delete_branch(BRANCH)
-    first = omnigraph("commit", "list", "--graph", *GRAPH).out.splitlines()[0]
+    first = omnigraph("commit", "list", "--dag", *GRAPH).out.splitlines()[0]
     assert first == f"● {merged}  (main)  just now  act-eve  merge  (merges {stocked.branch_head})"
 
 
@@ -188,14 +188,14 @@ def test_a_child_comes_before_its_parents_whatever_the_clocks_say(
 @pytest.mark.usefixtures("stocked")
 @pytest.mark.parametrize("other", [("--recoveries",), ("--filter", "actor=x")], ids=str)
 def test_a_drawing_takes_no_filter(omnigraph: Command, other: tuple[str, ...]) -> None:
-    answer = omnigraph("commit", "list", "--graph", *other, *GRAPH)
+    answer = omnigraph("commit", "list", "--dag", *other, *GRAPH)
     assert answer.code == 2
-    assert "--graph draws the whole history" in answer.err
+    assert "--dag draws the whole history" in answer.err
 
 
 @pytest.mark.usefixtures("stocked")
 def test_an_unknown_branch_has_no_drawing(omnigraph: Command) -> None:
-    error = error_of(omnigraph("commit", "list", "--graph", "--branch", "nope", "--json", *GRAPH))
+    error = error_of(omnigraph("commit", "list", "--dag", "--branch", "nope", "--json", *GRAPH))
     assert error["code"] == "not_found"
 
 

@@ -52,12 +52,20 @@ def read_config(folder: Path) -> Config:
     """Read the file of the user, and that of the project at or above a folder."""
     user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "omnigraph" / "config.toml"
     projects = (place / PROJECT_FILE for place in (folder, *folder.parents))
-    project = next((path for path in projects if path.is_file()), user)
+    project = next((path for path in projects if _is_readable(path)), user)
     values: dict[str, str] = {}
     for path in dict.fromkeys((user, project)):
-        if path.is_file():
+        if _is_readable(path):
             values |= _read_file(path)
     return Config(**cast("dict[str, Any]", values))
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether there is a file. A folder that may not be entered has none for this user."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        return False
 
 
 def _read_file(path: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ SURGERY = re.compile(
     r'''\.r?(?:partition|split)\(":"|f["'](?:node|edge|\{[\w.]*kind\}):\{|["'](?:node|edge):["']|\.replace\(":"'''
 )
 OTHER_THINGS = {
+    "__init__.py": "module, _, inner_name",  # where a public name is at home
     "cli/commands/load.py": "app, _, number",  # a txn
     "language/schema/identity.py": "_fnv1a(f",
     "language/schema/migration.py": "entity = f",  # a type or a property, interfaces too

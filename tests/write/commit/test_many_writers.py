@@ -33,6 +33,8 @@ ACCOUNTS = tuple(f"a{number}" for number in range(6))
 BRANCHES = ("main", "review")
 OPENING_BALANCE = 100
 WORKERS = 8
+MANY = 100
+"""Of so many requests of each writer, every kind is granted at some time, whatever comes first."""
 PATIENCE = 900.0
 
 JOIN = """query join($owner: String, $account: String) {
@@ -249,7 +251,8 @@ def test_the_history_is_what_the_writers_were_told(tmp_path: Path, requests: int
             acknowledged[commit.id].request.play(bank)
             assert_bank(graph.snapshot(branch, at=commit.id), bank)
         assert_bank(graph.snapshot(branch), bank)
-    assert_all_kinds(told)
+    if requests > MANY:
+        assert_all_kinds(told)
     assert list(graph._manifest.objects.list("__recovery")) == []
     assert graph.recoveries() == []
 

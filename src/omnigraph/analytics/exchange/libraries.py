@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -73,11 +74,9 @@ def make_networkx_graph(projected: ProjectedGraph) -> Any:
 def make_igraph_graph(projected: ProjectedGraph) -> Any:
     """Return a directed ``igraph.Graph``: vertices have a ``type`` and, as ``name``, their id; edges a ``weight``."""
     require_package("igraph")
-    import igraph
-
     check_deadline()
     graph = projected.graph
-    made = cast("Any", igraph).Graph(
+    made = cast("Any", import_module("igraph")).Graph(
         n=graph.num_nodes, edges=np.column_stack([graph.begins, graph.ends]).tolist(), directed=True
     )
     made.vs["type"], made.vs["name"] = to_list(cast("Values", projected.types)), to_list(projected.ids)
