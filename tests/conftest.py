@@ -123,6 +123,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
     return FileScheduling(config, log)
 
 
+_STEP_BACK: Final = 4
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the worker with the tests of Spark go first: it has the longest way, and the others share what it leaves."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not USES_SPARK.search(item.nodeid) and not os.nice(0):
+        os.nice(_STEP_BACK)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what ``make test-fast`` leaves out: Java, servers, processes, histories, and all but one of a family."""
     families: set[str] = set()
