@@ -76,9 +76,9 @@ def pytest_unconfigure() -> None:
 COSTLY_FIXTURES: Final = frozenset({"child", "spark", "s3_server", "s3_proxy", "warm"})
 COSTLY_MODULES: Final = re.compile(
     "backup|base_install|beside|cancel|cleanup|comments|costs|crash|differential|disk|docs|drift|"
-    "evolve_branches|examples|fault|feed|fuzz|hazards|histor|imports|interrupt|kill|lagging|layout|legacy|"
-    "life|live|merge_|migration|networkx|optimize|overtaken|power|protocol|race|recover|relocation|s3|"
-    "schema_input|spark|staged|state_machine|stress|torn|traps|upkeep|views|waits"
+    "evolve_branches|examples|fault|feed|flows|fuzz|hazards|histor|imports|interrupt|kill|lagging|layout|legacy|"
+    "life|live|merge_|migration|networkx|optimize|origins|overtaken|power|protocol|race|recover|relocation|s3|"
+    "schema_input|spark|staged|state_machine|stress|torn|tutorial|traps|upkeep|views|waits"
 )
 CHEAP_FAMILIES: Final = re.compile(r"^tests/language/|^tests/test_cases\.py")
 
