@@ -77,7 +77,7 @@ COSTLY_FIXTURES: Final = frozenset({"child", "spark", "s3_server", "s3_proxy", "
 COSTLY_MODULES: Final = re.compile(
     "backup|base_install|beside|cancel|cleanup|comments|costs|crash|differential|disk|docs|drift|"
     "evolve_branches|examples|fault|feed|flows|fuzz|hazards|histor|imports|interrupt|kill|lagging|layout|legacy|"
-    "life|live|merge_|migration|networkx|optimize|origins|overtaken|power|protocol|race|recover|relocation|s3|"
+    "life|live|merge_|migration|networkx|optimize|origins|overtaken|power|protocol|race|recover|relocation|remote_|s3|"
     "schema_input|spark|staged|state_machine|stress|torn|tutorial|traps|upkeep|views|waits"
 )
 CHEAP_FAMILIES: Final = re.compile(r"^tests/language/|^tests/test_cases\.py")
