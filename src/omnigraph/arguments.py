@@ -54,6 +54,14 @@ def check_arguments(function: Callable[Parameters, Result]) -> Callable[Paramete
     return call
 
 
+def parse_txn(text: str) -> tuple[str, int]:
+    """Parse ``APP:N``, the form in which texts name a transaction of an application."""
+    app, _, number = text.rpartition(":")
+    if not (app and number.isascii() and number.isdigit()):
+        raise ParameterError(f"txn is '{text}'", hint="give APP:N, such as nightly:17")
+    return app, int(number)
+
+
 def check_text(name: str, text: str | None) -> None:
     """Refuse a text that cannot be stored, because it is not valid Unicode."""
     try:

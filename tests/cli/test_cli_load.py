@@ -15,7 +15,8 @@ from typing import cast
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.commands.load import read_column_names, read_txn
+from omnigraph.arguments import parse_txn
+from omnigraph.cli.commands.load import read_column_names
 from omnigraph.cli.render.output import TextOutput
 from omnigraph.errors import ExpectedVersionMismatch, Json, ValidationError, Violation
 from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
@@ -256,7 +257,7 @@ def test_bad_input_changes_nothing_and_is_said(
 
 
 def test_a_name_of_an_application_may_have_a_colon() -> None:
-    assert read_txn("etl:people:12") == ("etl:people", 12)
+    assert parse_txn("etl:people:12") == ("etl:people", 12)
 
 
 def test_a_record_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.cli.arguments import name_body
 from omnigraph.cli.render.output import TextOutput
 from omnigraph.cli.shell import ShellRunner, StatementReader
-from omnigraph.cli.shell.statements import is_whole_query, split_statements
+from omnigraph.cli.shell.statements import split_statements
 from tests.cli.conftest import BRANCH, Command, Stocked
 from tests.cli.test_cli_branch import at_a_terminal
 
@@ -39,10 +40,15 @@ def test_where_a_statement_ends(text: str, statements: list[str]) -> None:
     assert list(split_statements(iter(text.splitlines(keepends=True)))) == statements
 
 
-def test_what_is_a_whole_query() -> None:
-    assert is_whole_query("query q() { }")
-    assert is_whole_query("// of friends\nquery q() { }")
-    assert not is_whole_query("match { $q: Query } return { $q }")
+def test_a_body_alone_gets_a_name() -> None:
+    assert name_body("query q() { }") == "query q() { }"
+    assert name_body("// of friends\nquery q() { }") == "// of friends\nquery q() { }"
+    assert name_body("MATCH (p:Person) RETURN p") == "MATCH (p:Person) RETURN p"
+    for body in ("match { $q: Query } return { $q }", "/* a */ // b\n insert A { n: 1 }", "match { $a: A } // end"):
+        assert name_body(body) == f"query statement() {{ {body}\n}}"
+
+
+def test_what_was_begun_can_be_dropped() -> None:
     reader = StatementReader()
     assert reader.add("match {") is None
     assert reader.take() == "match {"
@@ -74,7 +80,7 @@ match {{ $p: Person }} return {{ count($p) as n }};
         *(f'{{"p.name":"{name}"}}' for name in ("ann", "bob", "eve")),
         '{"who":"eve"}',
     ]
-    assert lines[7].startswith("shell: 1 node, 0 edges affected")
+    assert lines[7].startswith("statement: 1 node, 0 edges affected")
     assert lines[8:] == ['{"n":3}', '{"n":4}']
 
 

@@ -111,9 +111,7 @@ def _source(command: str, file: str | None, text: str | None) -> Source:
     if (file is None) == (text is None):
         raise typer.TyperException(f"'{command}' takes either a FILE or -e SRC")
     if file is None:
-        # A body alone is enough where its name would never be read.
-        whole = f"query e() {{ {text} }}" if _BODY.match(text or "") else text or ""
-        found = decode_source(whole.encode("utf-8", "surrogateescape"), "-e")
+        found = decode_source(name_body(text or "").encode("utf-8", "surrogateescape"), "-e")
     else:
         found = read_texts([file])[0]
     if isinstance(found, Problem):
@@ -124,7 +122,18 @@ def _source(command: str, file: str | None, text: str | None) -> Source:
 
 
 STDIN = "-"
-_BODY = re.compile(r"\s*(?:match|optional|insert|update|delete)\b")
+_BODY = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*(?:match|insert|update|delete)\b", re.DOTALL)
+
+
+def is_body(text: str) -> bool:
+    """Whether a text is the body of a query, without a name."""
+    return bool(_BODY.match(text))
+
+
+def name_body(text: str) -> str:
+    """Return a text of the query language: a body alone gets a name. Its lines keep their numbers."""
+    # The brace has a line of its own, because the text may end in a comment.
+    return f"query statement() {{ {text}\n}}" if is_body(text) else text
 
 
 def read_texts(names: Sequence[str]) -> list[Source | Problem]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, cast
 from urllib.parse import quote
 
-from omnigraph.arguments import check_text
+from omnigraph.arguments import check_text, parse_txn
 from omnigraph.errors import Json, ParameterError, Problem, QueryError, Unsupported
 from omnigraph.language.query import SYNTAX_CODE
 from omnigraph.language.source import Source, read_source
@@ -28,7 +28,6 @@ _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 def to_commit_of_wire(found: Mapping[str, Json]) -> Commit:
     """Return a commit."""
     txn = cast("str | None", found.get("txn"))
-    app, _, number = (txn or "").rpartition(":")
     return Commit(
         str(found["id"]),
         tuple(cast("Sequence[str]", found["parents"])),
@@ -37,7 +36,7 @@ def to_commit_of_wire(found: Mapping[str, Json]) -> Commit:
         cast("str | None", found["actor"]),
         cast("str | None", found["message"]),
         from_microseconds(cast(int, found["created_at"])),
-        None if txn is None else (app, int(number)),
+        None if txn is None else parse_txn(txn),
         bool(found.get("upkeep", False)),
     )
 

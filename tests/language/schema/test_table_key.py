@@ -20,15 +20,13 @@ SURGERY = re.compile(
     r'''\.r?(?:partition|split)\(":"|f["'](?:node|edge|\{[\w.]*kind\}):\{|["'](?:node|edge):["']|\.replace\(":"'''
 )
 OTHER_THINGS = {
+    "arguments.py": "app, _, number",  # a txn
     "__init__.py": "module, _, inner_name",  # where a public name is at home
-    "cli/commands/load.py": "app, _, number",  # a txn
     "language/schema/identity.py": "_fnv1a(f",
     "language/schema/migration.py": "entity = f",  # a type or a property, interfaces too
-    "remote/wire_values.py": "app, _, number",  # a txn
     "server/calls.py": "part[1:-1].partition",  # a parameter of a path
     "server/openapi.py": "for part in route.path",
     "server/access/origins.py": "authority.partition",  # a host and a port
-    "server/messages/requests.py": "app, colon, number",  # a txn
     "server/config/settings.py": "host, colon, port",
     "storage/failpoints.py": "match text.split",
     "write/evolve/refusals.py": "entity.partition",

@@ -10,11 +10,12 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from omnigraph.arguments import parse_txn
 from omnigraph.cli.arguments import STDIN, FileOptionPairs, Message, read_options
 from omnigraph.cli.render.page import pluralize
 from omnigraph.cli.render.write import LoadSummary
 from omnigraph.cli.session import session_of
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, ParameterError
 
 # As the library names them; importing them from there would bring Lance along.
 Mode: TypeAlias = Literal["append", "merge", "update", "overwrite"]
@@ -129,7 +130,7 @@ def load(
     session = session_of(context)
     if rejects is not None and on_error != "quarantine":
         raise typer.TyperException("--rejects goes with --on-error quarantine")
-    transaction = None if txn is None else read_txn(txn)
+    transaction = None if txn is None else _read_txn(txn)
     identities = read_identities(identity or ())
     records, nodes, edges = files or [], read_tables("--node", node or ()), read_tables("--edge", edge or ())
     given = [*records, *(path for paths in (*nodes.values(), *edges.values()) for path in paths)]
@@ -171,12 +172,11 @@ def _describe_files(names: Sequence[str]) -> str:
     return f"load {first}{others}"
 
 
-def read_txn(text: str) -> tuple[str, int]:
-    """Parse ``APP:N`` into the application and the number."""
-    app, _, number = text.rpartition(":")
-    if not (app and number.isdecimal()):
-        raise typer.TyperException(f"--txn takes APP:N, for example import:7, not '{text}'")
-    return app, int(number)
+def _read_txn(text: str) -> tuple[str, int]:
+    try:
+        return parse_txn(text)
+    except ParameterError:
+        raise typer.TyperException(f"--txn takes APP:N, for example import:7, not '{text}'") from None
 
 
 def read_tables(option: str, pairs: Sequence[str]) -> dict[str, list[str]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, get_args
 
-from omnigraph.cli.arguments import GivenParameters
+from omnigraph.cli.arguments import GivenParameters, name_body
 from omnigraph.cli.render.graph import MAIN, BranchListing, CommitListing
 from omnigraph.cli.render.language import PropertyListing, SchemaText
 from omnigraph.cli.render.output import Output
@@ -17,8 +17,8 @@ from omnigraph.cli.render.page import pluralize
 from omnigraph.cli.render.query_rows import Format, QueryRows
 from omnigraph.cli.render.read import ExplainedPlan
 from omnigraph.cli.render.write import MutationSummary
-from omnigraph.cli.shell.statements import is_whole_query, split_statements, to_query_text
-from omnigraph.errors import NotFound, OmniGraphError, ParameterError, Problem, QueryError
+from omnigraph.cli.shell.statements import split_statements
+from omnigraph.errors import NotFound, OmniGraphError, ParameterError
 from omnigraph.language.query import MutationBody, Query, find_query, list_vocabulary
 from omnigraph.language.source import suggest_similar
 
@@ -68,9 +68,6 @@ class ShellRunner:
                 self._run_command(statement)
             else:
                 self._run_query(statement)
-        except QueryError as error:
-            self.failures += 1
-            self.output.error(QueryError([_place_in(statement, problem) for problem in error.problems]))
         except OmniGraphError as error:
             self.failures += 1
             self.output.error(error)
@@ -98,7 +95,7 @@ class ShellRunner:
 
     def _run_query(self, statement: str) -> None:
         started = perf_counter()
-        self._ask(to_query_text(statement))
+        self._ask(name_body(statement))
         if self.timing:
             self.output.say(f"{perf_counter() - started:.3f} s")
 
@@ -208,7 +205,7 @@ class ShellRunner:
         self.timing = word == "on"
 
     def _explain(self, statement: str) -> None:
-        text = to_query_text(statement.removesuffix(";"))
+        text = name_body(statement.removesuffix(";"))
         query = find_query(text)
         plan = self.graph.explain(text, query.name, self._give_parameters(query), branch=self.branch, at=self.at)
         self.output.show(ExplainedPlan(query.name, self.branch, plan))
@@ -225,10 +222,3 @@ class ShellRunner:
 
     def _quit(self, _: str) -> None:
         self.is_over = True
-
-
-def _place_in(statement: str, problem: Problem) -> Problem:
-    """Return a problem with its line in the statement as it was typed: a body alone stands below a line of ours."""
-    if is_whole_query(statement):
-        return problem
-    return replace(problem, position=replace(problem.position, line=max(1, problem.position.line - 1)))

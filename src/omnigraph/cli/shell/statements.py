@@ -1,4 +1,4 @@
-"""The text that is typed, as statements: where one ends, and what it becomes in the query language."""
+"""The text that is typed, as statements: where one ends."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from omnigraph.cli.arguments import is_body
+
 # A text or a comment that is not closed reaches to the end: the statement goes on.
 _OPAQUE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _OPEN: Final = re.compile(r'"(?:[^"\\]|\\.)*\Z|/\*(?:(?!\*/).)*\Z', re.DOTALL)
-_WHOLE: Final = re.compile(r"\s*(?:@\w+|query\b)")
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ def _is_complete(text: str, line: str) -> bool:
         return False
     if bare.rstrip().endswith(";") or not line.strip():
         return True
-    return is_whole_query(text) and "{" in bare and bare.count("{") <= bare.count("}")
+    return not is_body(text) and "{" in bare and bare.count("{") <= bare.count("}")
 
 
 def _ends_open(text: str) -> bool:
@@ -66,13 +67,3 @@ def split_statements(lines: Iterator[str]) -> Iterator[str]:
     rest = reader.take()
     if rest is not None:
         yield rest
-
-
-def is_whole_query(statement: str) -> bool:
-    """Whether a statement is a query with its name, and not a body alone."""
-    return bool(_WHOLE.match(_OPAQUE.sub("", statement)))
-
-
-def to_query_text(statement: str) -> str:
-    """Return a statement as a text of the query language: a body alone gets a name."""
-    return statement if is_whole_query(statement) else f"query shell() {{\n{statement}\n}}"

@@ -15,7 +15,7 @@ from omnigraph.server.messages.requests import (
     RequestModel,
     WriteFields,
     build_model,
-    parse_txn,
+    read_txn,
     to_query_source,
     to_schema_source,
 )
@@ -70,8 +70,8 @@ __all__ = [
     "open_archive",
     "open_lines",
     "parse_query_string",
-    "parse_txn",
     "read_json",
+    "read_txn",
     "read_write_key",
     "rows_to_wire",
     "save_upload",

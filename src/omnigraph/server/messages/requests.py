@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 import orjson
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from omnigraph import arguments
 from omnigraph.errors import Json, ParameterError, Problem, QueryError, SchemaError
 from omnigraph.language.query import SYNTAX_CODE
 from omnigraph.language.schema import SYNTAX
@@ -153,11 +154,8 @@ def to_schema_source(text: str) -> Source:
     return found
 
 
-def parse_txn(text: str | None) -> tuple[str, int] | None:
-    """Parse ``APP:N``."""
+def read_txn(text: str | None) -> tuple[str, int] | None:
+    """Parse the txn of a request, if it has one."""
     if text is None:
         return None
-    app, colon, number = text.rpartition(":")
-    if not (app and colon and number.isascii() and number.isdigit()):
-        raise ParameterError(f"txn is '{text}'", hint="give APP:N, such as nightly:17")
-    return app, int(number)
+    return arguments.parse_txn(text)

@@ -17,7 +17,7 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import Diff
 from omnigraph.server.access import Action, RouteAsk, ask_all
 from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
-from omnigraph.server.messages import Count, RequestModel, commit_to_wire, id_of, join_chunks, parse_txn, write_arrow
+from omnigraph.server.messages import Count, RequestModel, commit_to_wire, id_of, join_chunks, read_txn, write_arrow
 
 _COMMITS: Final = 10_000
 _ANCESTORS: Final = 200
@@ -83,7 +83,7 @@ def list_branch_commits(call: ServerCall) -> Answer:
     asked = call.fields(CommitsFields)
     if asked.txn is not None or asked.key is not None:
         found = call.graph.graph.find_commit(
-            asked.branch, txn=parse_txn(asked.txn), key=asked.key, actor=call.token.actor
+            asked.branch, txn=read_txn(asked.txn), key=asked.key, actor=call.token.actor
         )
         return Answer({"commits": [] if found is None else [commit_to_wire(found)], "next": None})
     since: datetime | None = asked.since

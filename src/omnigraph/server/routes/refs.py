@@ -21,7 +21,7 @@ from omnigraph.server.messages import (
     branch_to_wire,
     id_of,
     made_commit_to_wire,
-    parse_txn,
+    read_txn,
     tag_to_wire,
 )
 from omnigraph.write.merge import Counts, MergeResult
@@ -126,7 +126,7 @@ def merge_branches(call: ServerCall) -> Answer:
             actor=call.token.actor,
             delete_branch=asked.delete_branch,
             if_commit=asked.if_commit,
-            txn=parse_txn(asked.txn),
+            txn=read_txn(asked.txn),
             key=call.key,
         )
     deleted = asked.delete_branch and result.branch_kept is None and not asked.dry_run
@@ -149,7 +149,7 @@ def revert_commit(call: ServerCall) -> Answer:
             message=asked.message,
             actor=call.token.actor,
             if_commit=asked.if_commit,
-            txn=parse_txn(asked.txn),
+            txn=read_txn(asked.txn),
             key=call.key,
         )
     fields = {"source": asked.commit, "target": asked.branch, **_merge_to_wire(call, result, asked.branch)}

@@ -17,7 +17,7 @@ from omnigraph.server.messages import (
     catalog_to_wire,
     id_of,
     made_commit_to_wire,
-    parse_txn,
+    read_txn,
     to_schema_source,
 )
 
@@ -88,7 +88,7 @@ def apply_new_schema(call: ServerCall) -> Answer:
         message=asked.message,
         actor=call.token.actor,
         if_commit=asked.if_commit,
-        txn=parse_txn(asked.txn),
+        txn=read_txn(asked.txn),
         key=call.key,
     )
     commit = id_of(applied.commit)

@@ -26,7 +26,7 @@ from omnigraph.server.messages import (
     made_commit_to_wire,
     open_archive,
     open_lines,
-    parse_txn,
+    read_txn,
     to_query_source,
 )
 from omnigraph.write.load import LoadResult
@@ -106,7 +106,7 @@ def run_mutation(call: ServerCall) -> Answer:
             retries=asked.retries,
             message=asked.message,
             actor=call.token.actor,
-            txn=parse_txn(asked.txn),
+            txn=read_txn(asked.txn),
             key=call.key,
         )
     commit = id_of(result.commit)
@@ -146,7 +146,7 @@ def run_transaction(call: ServerCall) -> Answer:
             asked.message,
             call.token.actor,
             if_commit=asked.if_commit,
-            txn=parse_txn(asked.txn),
+            txn=read_txn(asked.txn),
             key=call.key,
         ) as transaction,
     ):
@@ -205,7 +205,7 @@ def run_load(call: ServerCall) -> Answer:
                 on_error=asked.on_error,
                 rejects=rejects if asked.on_error == "quarantine" else None,
                 if_commit=asked.if_commit,
-                txn=parse_txn(asked.txn),
+                txn=read_txn(asked.txn),
                 key=call.key,
                 engine="local",
                 message=asked.message,
