@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from omnigraph.errors import Json
 from omnigraph.graph import Graph
 from omnigraph.read.estimate import sum_powers
 from omnigraph.read.frames import Strategy
@@ -16,6 +14,7 @@ from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.profile import Profile
 from omnigraph.read.query import QueryOptions, QueryRequest, profile_query
 from tests.read.match.walked_graphs import Links, new_graph, people
+from tests.read.profiles import find_operator, list_operators
 
 NAMES = [f"p{number}" for number in range(30)]
 
@@ -32,20 +31,6 @@ def graph(tmp_path: Path) -> Graph:
 
 def count(match: str) -> str:
     return f"query q() {{ match {{ {match} }} return {{ count($a) as n }} }}"
-
-
-def operators(profile: Profile) -> Iterator[dict[str, Json]]:
-    """The operators of a profile as JSON, each before its inputs."""
-    waiting = [cast("dict[str, dict[str, Json]]", profile.to_json())["plan"]]
-    while waiting:
-        operator = waiting.pop()
-        yield operator
-        waiting += reversed(cast("list[dict[str, Json]]", operator["inputs"]))
-
-
-def find(profile: Profile, name: str) -> dict[str, Json]:
-    """The first operator of a kind."""
-    return next(each for each in operators(profile) if str(each["operator"]).startswith(name))
 
 
 # --------------------------------------------------------------------------------------------- estimates
@@ -76,26 +61,26 @@ def test_far_walks_are_estimated(graph: Graph, hops: str) -> None:
 @pytest.mark.parametrize("order", ["", "order { $a.name }"])
 def test_a_limit_has_rows_and_time(graph: Graph, order: str) -> None:
     profile = graph.profile(f"query q() {{ match {{ $a: Person }} return {{ $a.name }} {order} limit 7 }}")
-    assert find(profile, "Limit")["rows"] == 7
-    assert cast(float, find(profile, "Limit")["milliseconds"]) >= 0
+    assert find_operator(profile, "Limit")["rows"] == 7
+    assert cast(float, find_operator(profile, "Limit")["milliseconds"]) >= 0
     assert profile.row_count == 7
     assert "not run" not in str(profile)
 
 
 def test_a_limit_of_groups_and_a_limit_of_nothing(graph: Graph) -> None:
     groups = graph.profile("query q() { match { $a: Person } return { $a.name, count($a) as n } order { n } limit 4 }")
-    assert find(groups, "Limit")["rows"] == 4
+    assert find_operator(groups, "Limit")["rows"] == 4
     assert "not run" not in str(groups)
     nothing = graph.profile("query q() { match { $a: Person } return { $a.name } limit 0 }")
-    assert find(nothing, "Limit")["rows"] == 0
+    assert find_operator(nothing, "Limit")["rows"] == 0
     assert "Limit 0  " in str(nothing)
     assert "not run" not in next(line for line in str(nothing).splitlines() if "Limit" in line)
 
 
 def test_the_rows_of_a_limit_that_cuts_weighted_rows(graph: Graph) -> None:
     profile = graph.profile("query q() { match { $a: Person $a knows $b } return { $a.name } limit 5 }")
-    assert find(profile, "Limit")["rows"] == 5
-    assert find(profile, "Project")["rows"] == 5
+    assert find_operator(profile, "Limit")["rows"] == 5
+    assert find_operator(profile, "Project")["rows"] == 5
 
 
 def run(graph: Graph, text: str, strategy: Strategy = Strategy.AUTO) -> Profile:
@@ -115,19 +100,19 @@ def run(graph: Graph, text: str, strategy: Strategy = Strategy.AUTO) -> Profile:
 @pytest.mark.parametrize("strategy", [Strategy.ARRAYS, Strategy.INDEX])
 def test_edges_say_how_they_were_found(graph: Graph, step: str, operator: str, strategy: Strategy) -> None:
     profile = run(graph, count(f"$a: Person {step}"), strategy)
-    assert find(profile, operator)["way"] == strategy
+    assert find_operator(profile, operator)["way"] == strategy
     assert f"ms, {strategy}" in str(profile)
 
 
 def test_scans_say_how_they_were_read(graph: Graph) -> None:
     text = 'query q() { match { $a: Person $a.name = "p3" } return { $a.name } }'
-    assert find(run(graph, text, Strategy.INDEX), "Scan")["way"] == "by id"
+    assert find_operator(run(graph, text, Strategy.INDEX), "Scan")["way"] == "by id"
     assert (
-        find(run(graph, text.replace('name = "p3"', "age != 3"), Strategy.INDEX), "Scan")["way"]
+        find_operator(run(graph, text.replace('name = "p3"', "age != 3"), Strategy.INDEX), "Scan")["way"]
         == "filtered by the storage"
     )
-    assert find(graph.profile(text), "Scan")["way"] == "read whole"
-    assert find(graph.profile(text), "Scan")["way"] == "in memory"
+    assert find_operator(graph.profile(text), "Scan")["way"] == "read whole"
+    assert find_operator(graph.profile(text), "Scan")["way"] == "in memory"
     assert "in memory" in graph.explain(text)
 
 
@@ -135,7 +120,7 @@ def test_scans_say_how_they_were_read(graph: Graph) -> None:
 def test_a_join_is_told_at_both_of_its_operators(graph: Graph, operator: str) -> None:
     profile = graph.profile(count(f"$a: Person $b: Person $a.name {operator} $b.name"))
     joined = 30 if operator == "=" else 30 * 29 // 2
-    assert find(profile, "Cross")["rows"] == find(profile, "Select")["rows"] == joined
+    assert find_operator(profile, "Cross")["rows"] == find_operator(profile, "Select")["rows"] == joined
     assert "not run" not in str(profile)
 
 
@@ -149,7 +134,7 @@ def test_a_match_of_many_steps_is_explained_and_profiled(tmp_path: Path) -> None
     assert graph.explain(text).count("Expand") == steps
     profile = graph.profile(text)
     assert str(profile).count("Expand") == steps
-    assert sum(str(each["operator"]).startswith("Expand") for each in operators(profile)) == steps
+    assert sum(str(each["operator"]).startswith("Expand") for each in list_operators(profile)) == steps
 
 
 # --------------------------------------------------------------------------------------------- unions
@@ -176,9 +161,9 @@ def test_a_union_is_explained_as_the_sum_of_its_branches(graph: Graph) -> None:
 
 def test_a_branch_gives_no_more_rows_than_the_limit_shows_and_skips(graph: Graph) -> None:
     profile = graph.profile(UNITED)
-    cut = [each["rows"] for each in operators(profile) if str(each["operator"]).startswith("TopRows")]
+    cut = [each["rows"] for each in list_operators(profile) if str(each["operator"]).startswith("TopRows")]
     assert cut == [4, 7]
-    assert [find(profile, name)["rows"] for name in ("Limit", "Sort", "Union")] == [5, 7, 11]
+    assert [find_operator(profile, name)["rows"] for name in ("Limit", "Sort", "Union")] == [5, 7, 11]
 
 
 def test_branches_beyond_a_limit_are_not_run(graph: Graph) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +19,7 @@ from omnigraph.read.frames import EntitySet, Mask, Positions, Strategy
 from omnigraph.read.match import expand
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from omnigraph.storage.tables import Table
+from tests.read.profiles import list_operators
 
 SCHEMA = """
 node Person { name: String @key  age: I64  city: String? }
@@ -47,14 +48,10 @@ def count(graph: Graph, match: str) -> int:
 
 def operators(graph: Graph, text: str) -> dict[str, tuple[int, int]]:
     """The rows that each operator gave, and how many were kept, by the first words of how it is shown."""
-
-    def walk(operator: dict[str, object]) -> Iterator[tuple[str, tuple[int, int]]]:
-        yield cast(str, operator["operator"]), (cast(int, operator["rows"]), cast(int, operator["kept"]))
-        for below in cast("list[dict[str, object]]", operator["inputs"]):
-            yield from walk(below)
-
-    plan = cast("dict[str, dict[str, object]]", graph.profile(f"query q() {{ {text} }}").to_json())["plan"]
-    return dict(walk(plan))
+    return {
+        cast(str, each["operator"]): (cast(int, each["rows"]), cast(int, each["kept"]))
+        for each in list_operators(graph.profile(f"query q() {{ {text} }}"))
+    }
 
 
 @pytest.fixture
