@@ -66,6 +66,13 @@ def test_the_help_imports_no_command() -> None:
     assert imported_by(code) & {"lark", "pyarrow", "numpy", "pydantic"} == set()
 
 
+@pytest.mark.parametrize("words", ["omnigraph br", "omnigraph load --mode "])
+def test_a_completion_parses_nothing(words: str) -> None:
+    asked = {"_OMNIGRAPH_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    code = f"import os\nos.environ |= {asked}\nfrom omnigraph.cli.app import main\nassert main([]) == 0"
+    assert imported_by(code) & {"lark", "pyarrow", "numpy", "pydantic"} == set()
+
+
 def test_a_command_imports_only_what_it_uses(tmp_path: Path) -> None:
     schema = "node A { x: String @key }  edge E: A -> A"
     og.init(tmp_path / "g.og", schema).mutate('query q() { insert A { x: "1" }  insert E { from: "1", to: "1" } }')

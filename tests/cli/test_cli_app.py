@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typer.main import get_command
 
 from omnigraph.cli.app import app, exit_code
 from omnigraph.cli.command_group import COMMANDS, Entry
+from omnigraph.cli.global_options import split_globals
 from omnigraph.errors import (
     ExpectedVersionMismatch,
     MergeConflicts,
@@ -36,18 +38,33 @@ def list_commands(command: object, words: tuple[str, ...] = ()) -> Iterator[tupl
             yield from list_commands(each, (*words, name))
 
 
+def parse_options(words: tuple[str, ...], line: str) -> None:
+    """Fail if the command does not have an option that the line names."""
+    command = get_command(app)
+    for word in words:
+        assert isinstance(command, TyperGroup)
+        command = command.commands[word]
+    _global_options, rest = split_globals(shlex.split(line))
+    with command.make_context("omnigraph", [], resilient_parsing=True) as context:
+        context.resilient_parsing = False
+        command.make_parser(context).parse_args(rest)
+
+
 ALL_COMMANDS = list(list_commands(get_command(app)))
 FAMILIES = {words[:-1] for words in ALL_COMMANDS}
 
 
 @pytest.mark.parametrize("words", ALL_COMMANDS, ids=lambda words: " ".join(words) or "omnigraph")
-def test_help_has_a_purpose_and_of_a_command_an_example(omnigraph: Command, words: tuple[str, ...]) -> None:
+def test_help_has_a_purpose_and_of_a_command_two_examples(omnigraph: Command, words: tuple[str, ...]) -> None:
     answer = omnigraph(*words, "--help")
     assert answer.code == 0
     assert answer.out.startswith("Usage: omnigraph")
     assert answer.err == ""
     if words not in FAMILIES:
-        assert re.search(rf"\n  Examples?:\n    omnigraph {' '.join(words)}", answer.out)
+        examples = re.findall(rf"^    omnigraph {' '.join(words)}\b(.*)$", answer.out, re.MULTILINE)
+        assert len(set(examples)) >= 2
+        for example in examples:
+            parse_options(words, example)
 
 
 def test_no_command_shows_the_help(omnigraph: Command) -> None:

@@ -110,6 +110,16 @@ def test_what_fails_is_told_and_the_shell_goes_on(omnigraph: Command, typed: str
         assert "ann" in omnigraph("shell", *GRAPH, stdin=f"{typed}\n.at now\n.branch main\n{NAMES}\n".encode()).out
 
 
+@pytest.mark.usefixtures("stocked")
+def test_a_shell_that_only_reads(omnigraph: Command) -> None:
+    typed = f'insert Person {{ name: "eve" }};\n{NAMES}\n'.encode()
+    answer = omnigraph("shell", *GRAPH, "--read-only", stdin=typed)
+    assert answer.code == 1
+    assert "read-only" in answer.err
+    assert "ann" in answer.out
+    assert "eve" not in answer.out
+
+
 def test_commands_that_show(omnigraph: Command, stocked: Stocked) -> None:
     Path("more.gq").write_text(NAMES)
     typed = [".help", ".schema", ".schema Person", ".branch", ".log", ".param a b", ".param", ".param a -", ".param"]

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from typer.main import get_command
 
 import omnigraph
-from omnigraph.cli.command_group import COMMANDS, CommandGroup
+from omnigraph.cli.command_group import COMMANDS, COMPLETION_VARIABLE, CommandGroup
 from omnigraph.cli.config import read_config
 from omnigraph.cli.global_options import VERBOSE_FLAGS, split_globals, wants_json
 from omnigraph.cli.render.output import JsonOutput, Output, TextOutput
@@ -36,7 +37,6 @@ USAGE = 2
 CONFLICT = 3
 PRECONDITION = 4
 
-COMPLETION_VARIABLE = "_OMNIGRAPH_COMPLETE"
 _HABITS = {
     "add": "nothing has to be staged: every command that writes makes a commit",
     "checkout": "there is no working copy: name the branch with --branch, or in omnigraph.toml",
@@ -169,11 +169,11 @@ def exit_code(error: OmniGraphError) -> int:
 
 
 def _run(words: Sequence[str], output: Output) -> int:
-    if COMPLETION_VARIABLE in os.environ:
-        from typer._completion_classes import completion_init  # a shell asks what may come next
-
-        completion_init()
     try:
+        if COMPLETION_VARIABLE in os.environ:
+            from omnigraph.cli.completions import answer_shell  # late: only a shell asks
+
+            return answer_shell(get_command(app))
         options, command = split_globals(words)
         line = [*options, *_to_help(command)]
         return cast("int | None", app(line, prog_name="omnigraph", standalone_mode=False)) or 0

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
 
+COMPLETION_VARIABLE = "_OMNIGRAPH_COMPLETE"
+"""Set by the script of a shell that asks what may come next."""
 _PLAIN_TYPES = {"str": None, "int": "N", "float": "N"}
 """What stands for a value of these types in a help text; None is the name of the option."""
 

@@ -27,8 +27,9 @@ def create(
     """Create a branch. Nothing is copied, whatever the size of the graph.
 
     \b
-    Example:
+    Examples:
       omnigraph branch create review/june --from main
+      omnigraph branch create before-june --from v12
     """
     session = session_of(context)
     session.output.say(f"creating branch {name} from {origin} in {session.target()}")
@@ -43,8 +44,9 @@ def list_(context: typer.Context) -> int:
     """List all branches with their newest commits.
 
     \b
-    Example:
+    Examples:
       omnigraph branch list
+      omnigraph branch list --json
     """
     session = session_of(context)
     with session.open("ro") as graph:
@@ -60,8 +62,9 @@ def delete(
     """Delete a branch and the data that only it has. On a terminal this asks first, unless --yes is given.
 
     \b
-    Example:
+    Examples:
       omnigraph branch delete review/june
+      omnigraph branch delete review/june --yes
     """
     session = session_of(context)
     session.output.say(f"deleting branch {name} in {session.target()}")

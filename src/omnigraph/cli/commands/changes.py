@@ -64,8 +64,9 @@ def poll(
     graph, one branch and one choice of types.
 
     \b
-    Example:
+    Examples:
       omnigraph changes poll --cursor state.cursor --start beginning --format jsonl
+      omnigraph changes poll --cursor state.cursor --type Paper --limit 10
     """
     session = session_of(context)
     text, file = _read_cursor(cursor)
@@ -99,8 +100,9 @@ def baseline(
     """Show the state at a commit as inserts, and the cursor after it: to start following, or to restart after a gap.
 
     \b
-    Example:
+    Examples:
       omnigraph changes baseline --cursor state.cursor --format jsonl
+      omnigraph changes baseline --cursor state.cursor --branch review/june --type Paper
     """
     session = session_of(context)
     if cursor is not None and _is_cursor(cursor):

@@ -134,8 +134,9 @@ def show(
     """Show one commit.
 
     \b
-    Example:
+    Examples:
       omnigraph commit show v12
+      omnigraph commit show main~1 --json
     """
     session = session_of(context)
     with session.open("ro") as graph:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from omnigraph.cli.command_group import COMPLETION_VARIABLE
+
 ShellName: TypeAlias = Literal["bash", "zsh", "fish"]
 
 
@@ -22,6 +24,6 @@ def completion(
     """
     from typer._completion_shared import get_completion_script  # late: only this command needs it
 
-    script = get_completion_script(prog_name="omnigraph", complete_var="_OMNIGRAPH_COMPLETE", shell=shell)
+    script = get_completion_script(prog_name="omnigraph", complete_var=COMPLETION_VARIABLE, shell=shell)
     sys.stdout.write(f"{script}\n")
     return 0

@@ -39,8 +39,9 @@ def fmt(
     A file with a syntax error is reported and left alone. The layout of stdin is printed.
 
     \b
-    Example:
+    Examples:
       omnigraph fmt --check evidence/*.gq evidence/*.pg
+      omnigraph fmt questions.gq
     """
     unknown = [name for name in files if name != STDIN and Path(name).suffix not in _FORMATTERS]
     if unknown:

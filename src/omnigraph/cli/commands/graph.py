@@ -35,8 +35,9 @@ def init(
     An interrupted init with the same schema is completed.
 
     \b
-    Example:
+    Examples:
       omnigraph init brain.og --schema evidence.pg
+      omnigraph init s3://bucket/brain.og --schema evidence.pg --keep 30d
     """
     from omnigraph.cli.schema_texts import require_text  # brings the schema language along, which others do not need
 
@@ -61,8 +62,9 @@ def info(context: typer.Context) -> int:
     """Show the location, contents and newest commit of a graph.
 
     \b
-    Example:
+    Examples:
       omnigraph info -g brain.og
+      omnigraph info -g s3://bucket/brain.og --json
     """
     session = session_of(context)
     with session.open("ro") as graph:
@@ -77,8 +79,9 @@ def settings(context: typer.Context, keep: Keep = None) -> int:
     history always stay.
 
     \b
-    Example:
+    Examples:
       omnigraph settings --keep 30d
+      omnigraph settings --keep off
     """
     session = session_of(context)
     with session.open("ro" if keep is None else "rw") as graph:
@@ -94,8 +97,9 @@ def snapshot(
     """Show the version of every table that belongs to the graph, now or at a point in its history.
 
     \b
-    Example:
+    Examples:
       omnigraph snapshot --branch review/june --at v12
+      omnigraph snapshot --at 2026-05-01 --json
     """
     session = session_of(context)
     with session.open("ro") as graph:
@@ -110,8 +114,9 @@ def version(context: typer.Context) -> int:
     """Print the versions of omnigraph, Python and the libraries it uses.
 
     \b
-    Example:
+    Examples:
       omnigraph version --json
+      omnigraph version
     """
     # Package metadata, because importing the libraries to ask them would take seconds.
     libraries = {name: release_of(name) for name in LIBRARIES}

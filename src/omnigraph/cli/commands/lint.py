@@ -36,8 +36,9 @@ def lint(
     Exits with 1 if there is an error. Warnings alone exit with 0.
 
     \b
-    Example:
+    Examples:
       omnigraph lint questions.gq curation.gq --schema evidence.pg
+      omnigraph lint questions.gq --schema evidence_v2.pg --json
     """
     schema_text, *texts = read_texts([schema, *queries])
     try:

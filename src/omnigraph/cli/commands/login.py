@@ -21,8 +21,9 @@ def login(context: typer.Context, url: Annotated[str, _URL]) -> int:
     The token is read from the terminal, without showing it, or from stdin. The server is asked whether it is valid.
 
     \b
-    Example:
+    Examples:
       omnigraph login https://graphs.example.org/graphs/brain
+      omnigraph login http://127.0.0.1:8080/graphs/brain
     """
     from omnigraph import remote
 
@@ -40,8 +41,9 @@ def logout(context: typer.Context, url: Annotated[str, _URL]) -> int:
     """Forget the token of a server. The token itself stays valid until it is revoked.
 
     \b
-    Example:
+    Examples:
       omnigraph logout https://graphs.example.org
+      omnigraph logout http://127.0.0.1:8080
     """
     from omnigraph import remote
 

@@ -40,8 +40,9 @@ def mcp(
     Commits are recorded under --as. Ends when its input ends.
 
     \b
-    Example:
+    Examples:
       omnigraph mcp -g brain.og --as act-agent
+      omnigraph mcp --config server.yaml --for brain --write branch
     """
     require_server_extra()
     from omnigraph import server

@@ -155,8 +155,9 @@ def revert(
     What changed again since is a conflict, as in a merge; "theirs" is the state before the commit. Exits with 3 then.
 
     \b
-    Example:
+    Examples:
       omnigraph revert 01JZ8V6N3T9E4M5K2Q7R1W0XYA
+      omnigraph revert main~1 --dry-run --out conflicts.json
     """
     session = session_of(context)
     prefer = check_decisions(dry_run=dry_run, out=out, ours=ours, theirs=theirs, resolve=resolve)

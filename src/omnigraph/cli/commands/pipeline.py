@@ -54,8 +54,9 @@ def init_file(
     """Propose a pipeline file that loads tables. -g is the graph that it names.
 
     \b
-    Example:
+    Examples:
       omnigraph pipeline init people.csv knows.csv --schema people.pg -g people.og -o people.pipeline.yaml
+      omnigraph pipeline init people.csv --option sep=";"
     """
     from omnigraph.pipeline.proposals import DEFAULT_GRAPH, propose_pipeline, save_proposal
 
@@ -83,8 +84,9 @@ def plan(context: typer.Context, file: PipelineName) -> int:
     Every mapping is checked against the schema. Types that only Spark knows are marked; check and run look at them.
 
     \b
-    Example:
+    Examples:
       omnigraph pipeline plan june.pipeline.yaml
+      omnigraph pipeline plan june.pipeline.yaml --json
     """
     session = session_of(context)
     with _open_plan(session, file, "ro") as (found, _, place):
@@ -99,8 +101,9 @@ def check(context: typer.Context, file: PipelineName) -> int:
     Exits with 1 if a row breaks a rule of the schema.
 
     \b
-    Example:
+    Examples:
       omnigraph pipeline check june.pipeline.yaml
+      omnigraph pipeline check june.pipeline.yaml --json
     """
     from omnigraph.spark.inputs import require_pyspark
 
@@ -124,8 +127,9 @@ def run(context: typer.Context, file: PipelineName) -> int:
     Exits with 1 if a check finds rows. The branch is kept for inspection.
 
     \b
-    Example:
+    Examples:
       omnigraph pipeline run june.pipeline.yaml
+      omnigraph pipeline run june.pipeline.yaml --json
     """
     from omnigraph.spark.inputs import require_pyspark
 

@@ -34,8 +34,9 @@ def validate(
     """Check a policy. Every problem is shown with its place.
 
     \b
-    Example:
+    Examples:
       omnigraph policy validate --policy policy.yaml
+      omnigraph policy validate --config server.yaml --for brain
     """
     found = _load(policy, config, for_graph)
     session_of(context).output.show(PolicySummary(found.rules))
@@ -53,8 +54,9 @@ def run_tests(
     """Ask a policy the cases of a file. Exits with 1 if one is not answered as expected.
 
     \b
-    Example:
+    Examples:
       omnigraph policy test --policy policy.yaml --tests brain.policy-test.yaml
+      omnigraph policy test --config server.yaml --for brain --tests brain.policy-test.yaml
     """
     found = _load(policy, config, for_graph)
     from omnigraph.policy import parse_cases, read_policy_file, run_cases
@@ -85,8 +87,9 @@ def explain(
     """Say whether an actor may do something, and which rule says so. Exits with 0 either way.
 
     \b
-    Example:
+    Examples:
       omnigraph policy explain --policy policy.yaml --actor act-ines --action change --branch main
+      omnigraph policy explain --config server.yaml --for brain --actor act-ines --action read --type node:Paper
     """
     found = _load(policy, config, for_graph)
     from omnigraph.policy import Action, PolicyQuestion, explain_question

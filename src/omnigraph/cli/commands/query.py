@@ -109,8 +109,9 @@ def mutate(
     Exits with 3 if another writer was first, and with 4 if --if-commit is not the newest commit.
 
     \b
-    Example:
+    Examples:
       omnigraph mutate curation.gq --name review_trial -p trial=tri-104 -p curator=ines --as act-ines
+      omnigraph mutate -e 'delete Paper where code = "pap-7"' --branch review/june -m "withdrawn"
     """
     session = session_of(context)
     source, given = read_query("mutate", file, text, pairs, params, params_file)

@@ -54,8 +54,9 @@ def check(
     """Check schema files and report every problem.
 
     \b
-    Example:
+    Examples:
       omnigraph schema check evidence.pg
+      omnigraph schema check evidence.pg --json
     """
     checked = [_check_file(name, text) for name, text in zip(files, read_texts(files), strict=True)]
     session_of(context).output.show(SchemaChecks(checked))
@@ -80,8 +81,9 @@ def infer(
     Types, empty values, keys and edges are guessed from the first rows of each table. No graph is needed.
 
     \b
-    Example:
+    Examples:
       omnigraph schema infer people.csv knows.csv -o people.pg
+      omnigraph schema infer people.csv --option sep=";"
     """
     # A late import: it brings Arrow along.
     from omnigraph.pipeline.proposals import infer_schema, save_proposal
@@ -110,8 +112,9 @@ def diff(
     This is a preview: it exits with 0 even if a step is not supported.
 
     \b
-    Example:
+    Examples:
       omnigraph schema diff evidence.pg evidence_v2.pg --queries questions.gq
+      omnigraph schema diff evidence.pg evidence_v2.pg --json
     """
     old_text, new_text, *query_texts = read_texts([old, new, *(queries or ())])
     before, after = parse_schemas(old_text, new_text)
@@ -130,8 +133,9 @@ def plan(
     This is a preview: it exits with 0 even if a step is not supported.
 
     \b
-    Example:
+    Examples:
       omnigraph schema plan evidence_v2.pg --queries questions.gq
+      omnigraph schema plan evidence_v2.pg --allow-data-loss
     """
     session = session_of(context)
     new_text, *query_texts = read_texts([new, *(queries or ())])
@@ -160,8 +164,9 @@ def apply(
     given.
 
     \b
-    Example:
+    Examples:
       omnigraph schema apply evidence_v2.pg
+      omnigraph schema apply evidence_v2.pg -m "trials have a phase" --yes
     """
     session = session_of(context)
     text = require_text(*read_texts([new]))

@@ -113,8 +113,9 @@ def serve(
     have 25 seconds to end. Exits with 2 if some had to be left.
 
     \b
-    Example:
+    Examples:
       omnigraph serve -g brain.og --bind 127.0.0.1:8080
+      omnigraph serve --config server.yaml --check
     """
     require_server_extra()
     from omnigraph import server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -11,7 +12,15 @@ from omnigraph.cli.session import session_of
 from omnigraph.cli.shell import Prompt, ShellRunner, StatementReader, open_prompt
 
 
-def shell(context: typer.Context, branch: ReadBranch = "main", at: At = None) -> int:
+def shell(
+    context: typer.Context,
+    branch: ReadBranch = "main",
+    at: At = None,
+    *,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Refuse mutations, as where the graph may not be written.")
+    ] = False,
+) -> int:
     """Open a prompt: type queries and mutations, with history and completion from the schema.
 
     A statement ends with ';', with an empty line, or where a whole query ends. '.help' lists the commands. From a pipe
@@ -20,12 +29,13 @@ def shell(context: typer.Context, branch: ReadBranch = "main", at: At = None) ->
     \b
     Examples:
       omnigraph shell -g brain.og
+      omnigraph shell --at v12 --read-only
       echo 'match { $t: Trial } return { count($t) };' | omnigraph shell -g brain.og
     """
     session = session_of(context)
     if session.output.is_json:
         raise typer.TyperException("'shell' is for people; --json goes with 'query' and 'mutate'")
-    with session.open("rw") as graph:
+    with session.open("ro" if read_only else "rw") as graph:
         runner = ShellRunner(graph, session.output, branch)
         if at is not None:
             runner.run(f".at {at}")

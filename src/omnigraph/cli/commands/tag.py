@@ -30,8 +30,9 @@ def create(
     """Name a commit. A tag can be used wherever a commit can, and cleanup keeps what it refers to.
 
     \b
-    Example:
+    Examples:
       omnigraph tag create release/1 2026-05-01
+      omnigraph tag create before-june main~3
     """
     session = session_of(context)
     session.output.say(f"creating tag {name} in {session.target()}")
@@ -45,8 +46,9 @@ def list_(context: typer.Context) -> int:
     """List all tags with their commits.
 
     \b
-    Example:
+    Examples:
       omnigraph tag list
+      omnigraph tag list --json
     """
     session = session_of(context)
     with session.open("ro") as graph:
@@ -62,8 +64,9 @@ def delete(
     """Delete a tag. The commit stays, but cleanup no longer keeps it because of the tag.
 
     \b
-    Example:
+    Examples:
       omnigraph tag delete release/1
+      omnigraph tag delete release/1 --yes
     """
     session = session_of(context)
     session.output.say(f"deleting tag {name} in {session.target()}")

@@ -30,8 +30,9 @@ def create(
     """Create a token and print it, once. The file keeps only its digest; a running server knows it at once.
 
     \b
-    Example:
+    Examples:
       omnigraph token create --actor act-ines --role write --name laptop --expires 90d
+      omnigraph token create --actor act-robot --expires 12h --tokens tokens.json
     """
     require_server_extra()
     from omnigraph import server
@@ -46,8 +47,9 @@ def list_(context: typer.Context, tokens: TokensFile = _DEFAULT_FILE) -> int:
     """List the tokens of a file.
 
     \b
-    Example:
+    Examples:
       omnigraph token list --tokens tokens.json
+      omnigraph token list --json
     """
     require_server_extra()
     from omnigraph import server
@@ -65,8 +67,9 @@ def revoke(
     """Revoke a token. A running server refuses it from now on.
 
     \b
-    Example:
+    Examples:
       omnigraph token revoke 01JCZ5K3V8W9X0Y1Z2A3B4C5D6
+      omnigraph token revoke 01JCZ5K3V8W9X0Y1Z2A3B4C5D6 --tokens tokens.json
     """
     require_server_extra()
     from omnigraph import server

@@ -28,8 +28,9 @@ def optimize(
     The contents stay the same, and writers are not blocked. A table that is too busy is skipped, with the reason.
 
     \b
-    Example:
+    Examples:
       omnigraph optimize
+      omnigraph optimize --type Cites --engine spark
     """
     session = session_of(context)
     session.output.say(f"optimizing branch {branch} in {session.target()}")
@@ -62,8 +63,9 @@ def cleanup(
     them keeps it. Without options, the newest 10 commits of each branch are kept.
 
     \b
-    Example:
+    Examples:
       omnigraph cleanup --keep 100 --older-than 7d --yes
+      omnigraph cleanup --older-than 30d
     """
     session = session_of(context)
     confirmed = confirm or session.assume_yes
@@ -100,8 +102,9 @@ def repair(
     afterwards. A graph that was moved or copied gets its branches corrected.
 
     \b
-    Example:
+    Examples:
       omnigraph repair --yes
+      omnigraph repair --force
     """
     session = session_of(context)
     confirmed = confirm or session.assume_yes
@@ -120,8 +123,9 @@ def verify(context: typer.Context) -> int:
     Exits with 1 if anything is wrong. Each finding says where it is and what to do.
 
     \b
-    Example:
+    Examples:
       omnigraph verify
+      omnigraph verify --json
     """
     session = session_of(context)
     session.output.say(f"reading all of {session.target()}")
@@ -142,8 +146,9 @@ def index(
     Indexes speed up reads and never change results. An index that cannot be built now is listed with the reason.
 
     \b
-    Example:
+    Examples:
       omnigraph index --type Paper
+      omnigraph index --branch review/june --engine spark
     """
     session = session_of(context)
     session.output.say(f"indexing branch {branch} in {session.target()}")
