@@ -75,7 +75,6 @@ class Kind:
 
 DAILY_ON_SPARK: Final = (
     "aggregates-of-nothing",
-    "blocks-and-conditions",
     "computed-on-both",
     "dates-and-times",
     "fused-rankings",

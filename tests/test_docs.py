@@ -201,6 +201,7 @@ def test_dots_stand_for_anything(shown: list[str], printed: list[str], expected:
     assert matches(shown, printed) is expected
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],

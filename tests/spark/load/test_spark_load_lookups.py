@@ -83,7 +83,8 @@ def test_a_lookup_of_neighbours_reads_a_part_of_the_index(tmp_path: Path) -> Non
     assert count_bytes(lambda: len(id_lookup.find_present_ids(table, new)), 0) * 50 < everything
 
 
-@pytest.mark.parametrize("mode", daily(["append", "merge"], ["merge"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["append", "merge"])
 def test_what_is_wrong_is_found_where_ids_are_looked_up(
     spark: SparkSession, graph: Graph, mode: LoadMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

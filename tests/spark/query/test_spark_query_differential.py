@@ -64,7 +64,7 @@ def check(session: SparkSession, worlds: list[World], data: st.DataObject, readi
         assert allowed.allows(found), f"{found}\nis not among the allowed {allowed}"
 
 
-@budget(2)
+@budget(1)
 @given(data=st.data())
 def test_patterns_on_spark(spark: SparkSession, worlds: list[World], data: st.DataObject) -> None:
     check(spark, worlds, data, reads())
