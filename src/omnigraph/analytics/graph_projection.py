@@ -66,15 +66,25 @@ from omnigraph.analytics.parameters import (
     split_pairs,
     to_parameter_json,
 )
-from omnigraph.analytics.projection import ProjectionSpec, Projector, load_projection, make_spec, plan_projection
+from omnigraph.analytics.projection import (
+    ProjectionPlan,
+    ProjectionSpec,
+    Projector,
+    count_stored_edges,
+    load_projection,
+    make_spec,
+    plan_projection,
+)
 from omnigraph.analytics.results import ALGORITHMS, AnalyticsResult, WriteTarget
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
 from omnigraph.errors import Json, NotFound, ParameterError
+from omnigraph.language.schema import Catalog
 from omnigraph.language.source import suggest_name
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import Filter
 
 if TYPE_CHECKING:
@@ -387,6 +397,11 @@ class GraphProjection:
 
     # ----------------------------------------------------------------------------------------- other tools
 
+    def count_stored_edges(self, *, timeout: Timeout = None) -> int:
+        """Return how many edges the types of the projection have, with those that filters leave out. Reads none."""
+        snapshot, _, plan = self._plan()
+        return count_stored_edges(snapshot, plan)
+
     def nodes(self, *, timeout: Timeout = None) -> pa.Table:
         """Return the type and the id of each node, ordered by both. Algorithms and matrices number nodes this way."""
         return list_nodes(self._load().projected)
@@ -423,11 +438,15 @@ class GraphProjection:
 
     def _load(self) -> AlgorithmRun:
         """Read the projection at its commit."""
-        snapshot = take_snapshot(self._target.manifest, self._spec.branch, self._spec.at)
-        catalog = load_schema_of(self._target.manifest, snapshot.schema_ir_hash).catalog
-        plan = plan_projection(self._spec, catalog)
+        snapshot, catalog, plan = self._plan()
         load = load_projection if self._projector is None else self._projector.load
         return AlgorithmRun("", {}, snapshot, plan, load(snapshot, catalog, plan), self._target)
+
+    def _plan(self) -> tuple[Snapshot, Catalog, ProjectionPlan]:
+        """Take a snapshot, and compare the projection with its schema."""
+        snapshot = take_snapshot(self._target.manifest, self._spec.branch, self._spec.at)
+        catalog = load_schema_of(self._target.manifest, snapshot.schema_ir_hash).catalog
+        return snapshot, catalog, plan_projection(self._spec, catalog)
 
     def __repr__(self) -> str:
         spec = self._spec

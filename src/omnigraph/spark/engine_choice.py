@@ -1,4 +1,4 @@
-"""Choose the engine of a load: this process or Spark. Spark is imported only if it is chosen."""
+"""Choose the engine of a load or an algorithm: this process or Spark. Spark is imported only if it is chosen."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SPARK_MIN_BYTES: Final = 4 * 1024**3
 """``engine="auto"`` uses Spark for files that are larger than this in total, and for any Spark DataFrame."""
+SPARK_MIN_STORED_EDGES: Final = 100_000_000
+"""``analyze --engine auto`` uses Spark for projections with more edges: their arrays take gigabytes in one process."""
 _log = logging.getLogger("omnigraph")
 
 
@@ -58,3 +60,17 @@ def _choose_session(given: LoadInput, options: LoadOptions) -> SparkSession | No
         return None
     _log.info("the load runs on Spark")
     return session
+
+
+def is_spark_better(num_edges: int) -> bool:
+    """Whether algorithms over so many stored edges should run on Spark; without Spark a warning says so."""
+    if num_edges <= SPARK_MIN_STORED_EDGES:
+        return False
+    from omnigraph.spark.inputs import require_pyspark
+
+    try:
+        require_pyspark()
+    except SparkUnavailable as missing:
+        _log.warning("the algorithm runs in this process; Spark would need less memory: %s", missing)
+        return False
+    return True

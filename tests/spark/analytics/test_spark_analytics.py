@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,8 +12,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph.analytics import ALGORITHMS, AnalyticsResult, GraphProjection, run_algorithm
+from omnigraph.cli.app import main
 from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.graph import Graph
+from omnigraph.spark import engine_choice
 from omnigraph.spark.analytics import projections
 from omnigraph.spark.graph import SparkGraph
 from tests.analytics.programs import find_distance, find_smallest, rank
@@ -165,6 +168,24 @@ def test_a_small_projection_runs_in_the_driver_and_says_so(
     with graph.spark(spark) as opened:
         assert_same(opened.analytics.wcc(), graph.analytics.wcc(), "spark-driver")
     assert "runs in the driver's process" in caplog.text
+
+
+@pytest.mark.parametrize("engine", daily(["spark", "auto"], ["auto"]))
+@pytest.mark.usefixtures("on_spark")
+def test_a_command_runs_where_it_is_told_or_where_many_edges_belong(
+    graph: Graph, engine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*words: str) -> dict[str, object]:
+        assert main(["analyze", "wcc", "--json", "-g", graph.uri, *words]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    here = run()
+    assert (here["engine"], here == run("--engine", "local")) == ("local", True)
+    monkeypatch.setattr(engine_choice, "SPARK_MIN_STORED_EDGES", graph.analytics.count_stored_edges() - 1)
+    there = run("--engine", engine)
+    assert (there["engine"], there["rows"]) == ("spark", here["rows"])
+    monkeypatch.setattr(engine_choice, "SPARK_MIN_STORED_EDGES", graph.analytics.count_stored_edges())
+    assert run()["engine"] == "local"
 
 
 def test_a_result_of_spark_is_written_with_its_engine(tmp_path: Path, spark: SparkSession) -> None:

@@ -185,6 +185,12 @@ def load_projection(snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) 
     return ProjectedGraph(nodes, cache.get_or_make(key, make, lambda made: made.nbytes))
 
 
+def count_stored_edges(snapshot: Snapshot, plan: ProjectionPlan) -> int:
+    """Return how many edges the tables of a projection hold, before filters."""
+    pins = (snapshot.pins.get(edges.type.table_key) for edges in plan.edges)
+    return sum(pin.row_count for pin in pins if pin is not None)
+
+
 def number_nodes(snapshot: Snapshot, plan: ProjectionPlan) -> tuple[ProjectedNodes, ...]:
     """Number the nodes of a projection by type and id."""
     cache = shared_cache()

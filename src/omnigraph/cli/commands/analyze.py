@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Final
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -12,6 +13,10 @@ from omnigraph.cli.render.analytics import AlgorithmListing, AnalysisListing
 from omnigraph.cli.render.query_rows import Format, QueryRows
 from omnigraph.cli.render.write import LoadSummary
 from omnigraph.cli.session import session_of
+from omnigraph.cli.spark_engine import start_spark
+
+if TYPE_CHECKING:
+    from omnigraph.analytics import GraphProjection
 
 _LIST: Final = "list"
 _STATUS: Final = "status"
@@ -66,6 +71,10 @@ def analyze(
         typer.Option("--from", metavar="REF", help="Create the branch from there.", show_default=False),
     ] = None,
     message: Message = None,
+    engine: Annotated[
+        Literal["auto", "local", "spark"],
+        typer.Option("--engine", help="Where the algorithm runs: in this process, or on Spark."),
+    ] = "auto",
     *,
     create: Annotated[bool, typer.Option("--create", help="Add the property to the schema if it is missing.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace values that no analysis wrote.")] = False,
@@ -79,6 +88,7 @@ def analyze(
     Examples:
       omnigraph analyze pagerank --node Port --edge CallsAt -p iterations=30 --top 20
       omnigraph analyze pagerank --edge CallsAt --write rank --create --to rank/june --from main
+      omnigraph analyze wcc --engine spark --format csv
       omnigraph analyze status --branch rank/june
     """
     session = session_of(context)
@@ -103,8 +113,12 @@ def analyze(
     parameters = {name: _parse_value(name, text) for name, text in given.items()}
     if is_written:
         session.output.say(f"writing {property_ or edge_type} on branch {target} in {session.target()}")
-    with session.open("rw" if is_written else "ro") as graph:
+    with ExitStack() as stack:
+        graph = stack.enter_context(session.open("rw" if is_written else "ro"))
         projection = graph.analytics.project(nodes, edges, weight=weight, direction=direction, branch=branch, at=at)
+        if _runs_on_spark(projection, engine):
+            on_spark = stack.enter_context(start_spark(graph)).analytics
+            projection = on_spark.project(nodes, edges, weight=weight, direction=direction, branch=branch, at=at)
         result = run_algorithm(projection, algorithm, parameters)
         if not is_written:
             session.output.show(QueryRows(result if top is None else result.top(top), form or "table"))
@@ -121,6 +135,14 @@ def analyze(
         )
         session.output.show(LoadSummary(loaded, checked=False))
     return 0
+
+
+def _runs_on_spark(projection: GraphProjection, engine: str) -> bool:
+    if engine != "auto":
+        return engine == "spark"
+    from omnigraph.spark.engine_choice import is_spark_better
+
+    return is_spark_better(projection.count_stored_edges())
 
 
 def _parse_value(name: str, text: str) -> object:

@@ -20,6 +20,7 @@ from omnigraph.analytics import (
     ProjectedGraph,
     ProjectedNodes,
     ProjectionPlan,
+    count_stored_edges,
     load_projection,
     number_nodes,
     refuse_beyond,
@@ -57,8 +58,7 @@ class SparkProjector:
 
     def load(self, snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) -> ProjectedGraph:
         """Return the projection, with edges on executors if there are many of them."""
-        pins = [snapshot.pins.get(edges.type.table_key) for edges in plan.edges]
-        count = sum(pin.row_count for pin in pins if pin is not None)
+        count = count_stored_edges(snapshot, plan)
         if count < SPARK_MIN_EDGES:
             _log.info("the projection has %d edges: the algorithm runs in the driver's process", count)
             local = load_projection(snapshot, catalog, plan)
