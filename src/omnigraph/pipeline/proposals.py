@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from omnigraph.errors import AlreadyExists, ParameterError, StorageError
 from omnigraph.language.schema import parse_schema
 from omnigraph.pipeline.file_proposal import PipelineProposal
+from omnigraph.pipeline.imports import ImportProposal, is_neo4j_dump, propose_neo4j
 from omnigraph.pipeline.schema_proposal import propose_schema
 from omnigraph.pipeline.table_profile import TableProfile, profile_tables
-from omnigraph.write.load import parse_file_options
+from omnigraph.write.load import FileOptions, parse_file_options
 
 DEFAULT_GRAPH = "graph.og"
+_ARRAY_DELIMITER: Final = "array_delimiter"
 
 
 def infer_schema(files: Sequence[str | Path], options: Mapping[str, object] | None = None) -> str:
     """Propose a schema for tables, one for each path; a comment says what each line was guessed from."""
-    return propose_schema(_profile(files, options)).render()
+    imported = _propose_import(files, options)
+    return propose_schema(_profile(files, options)).render() if imported is None else imported.render_schema()
 
 
 def propose_pipeline(
@@ -32,18 +36,38 @@ def propose_pipeline(
 
     ``folder`` is where the file will lie: paths in it are relative to that.
     """
+    imported = _propose_import(files, options)
+    if imported is not None:
+        known = parse_schema(imported.render_schema() if schema is None else schema).catalog
+        return imported.render_pipeline(graph, folder or Path(), known)
     proposal = propose_schema(_profile(files, options))
     catalog = parse_schema(proposal.render() if schema is None else schema).catalog
     return PipelineProposal(graph, folder or Path(), proposal, catalog).render()
 
 
-def _profile(files: Sequence[str | Path], options: Mapping[str, object] | None) -> list[TableProfile]:
-    found, problems = parse_file_options(options or {})
+def _propose_import(files: Sequence[str | Path], options: Mapping[str, object] | None) -> ImportProposal | None:
+    """Return what the graph of another system becomes; None if the files are tables."""
+    paths, given = [str(each) for each in files], dict(options or {})
+    delimiter = given.pop(_ARRAY_DELIMITER, None)
+    found = _parse_options(given)
+    if is_neo4j_dump(paths, found):
+        return propose_neo4j(paths, found, None if delimiter is None else str(delimiter))
+    if delimiter is not None:
+        raise ParameterError(f"{_ARRAY_DELIMITER} is for dumps of Neo4j", hint="leave it out")
+    return None
+
+
+def _parse_options(options: Mapping[str, object]) -> FileOptions:
+    found, problems = parse_file_options(options)
     if problems:
         raise ParameterError("; ".join(problems), details={"problems": list(problems)})
+    return found
+
+
+def _profile(files: Sequence[str | Path], options: Mapping[str, object] | None) -> list[TableProfile]:
     if not files:
         raise ParameterError("there are no tables", hint="give CSV, Parquet, Arrow or JSON lines files")
-    return profile_tables([str(each) for each in files], found)
+    return profile_tables([str(each) for each in files], _parse_options(options or {}))
 
 
 def save_proposal(path: Path, text: str) -> None:

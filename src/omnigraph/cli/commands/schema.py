@@ -76,7 +76,7 @@ def infer(
     ] = None,
     option: FileOptionPairs = None,
 ) -> int:
-    """Propose a schema for tables, with a comment on each guess.
+    """Propose a schema for tables, or for a dump of Neo4j, with a comment on each guess.
 
     Types, empty values, keys and edges are guessed from the first rows of each table. No graph is needed.
 

@@ -1,0 +1,201 @@
+"""Dumps of Neo4j: headers, labels, spaces of ids and arrays become types; what cannot be loaded is listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph.errors import NotFound, ParameterError, ValidationError
+from omnigraph.language.schema import check_schema, format_schema, parse_schema
+from omnigraph.language.source import Source
+from omnigraph.pipeline.file import read_pipeline
+from omnigraph.pipeline.imports import neo4j_dump
+from omnigraph.pipeline.planner import plan_pipeline
+from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
+
+MOVIES = '''movieId:ID(Movie),title,year:int,genres:string[],:LABEL
+tt1,"The ""Matrix""",1999,sci;action,Movie
+tt2,Reloaded,2003,sci,Movie;Sequel
+'''
+PEOPLE = """personId:ID(Person),name,born:date,notes:IGNORE,scores:double[],:LABEL
+k1,Keanu,1964-09-02,x,1.5;2,Actor
+k2,Lana,,y,,Director
+"""
+ROLES = """:START_ID(Person),role,:END_ID(Movie),:TYPE
+k1,Neo,tt1,ACTED_IN
+k1,Neo,tt2,ACTED_IN
+k2,,tt1,DIRECTED
+k1,Smith,tt1,ACTED_IN
+"""
+DUMP = ["movies.csv", "people.csv", "roles.csv"]
+
+
+@pytest.fixture(autouse=True)
+def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, text in zip(DUMP, (MOVIES, PEOPLE, ROLES), strict=True):
+        write(name, text)
+    return tmp_path
+
+
+def write(name: str, text: str) -> str:
+    Path(name).write_text(text)
+    return name
+
+
+def test_labels_types_and_arrays_are_proposed_with_their_columns() -> None:
+    text = infer_schema(DUMP)
+    assert check_schema(Source(text, "proposed.pg")) == []
+    assert format_schema(Source(text)) == text
+    assert text.splitlines() == [
+        "// Proposed from a dump of Neo4j. Each comment says what a line comes from: check it before you use it.",
+        "",
+        "// movies.csv: 2 rows",
+        "// the first label is the type",
+        "node Movie {",
+        "  movie_id: String @key // column 'movieId:ID(Movie)'",
+        "  title: String",
+        "  year: I32 // column 'year:int'",
+        "  genres: [String] // column 'genres:string[]'",
+        "  labels: [String]? // column ':LABEL': all labels",
+        "}",
+        "",
+        "// people.csv: 2 rows",
+        "node Actor {",
+        "  person_id: String @key // column 'personId:ID(Person)'",
+        "  name: String",
+        "  born: Date // column 'born:date'",
+        "  scores: [F64] // column 'scores:double[]'",
+        "}",
+        "",
+        "// people.csv: 2 rows",
+        "node Director {",
+        "  person_id: String @key // column 'personId:ID(Person)'",
+        "  name: String",
+        "}",
+        "",
+        "// roles.csv: 4 rows",
+        "// relationships of the type ACTED_IN",
+        "// only those from Actor to Movie: their ids share a space with others",
+        "edge ActedIn: Actor -> Movie {",
+        "  role: String",
+        "}",
+        "",
+        "// roles.csv: 4 rows",
+        "// relationships of the type DIRECTED",
+        "// only those from Director to Movie: their ids share a space with others",
+        "edge Directed: Director -> Movie",
+    ]
+
+
+def test_a_proposed_pipeline_can_be_planned(dump: Path) -> None:
+    graph = omnigraph.init("movies.og", infer_schema(DUMP))
+    (dump / "sub").mkdir()
+    text = propose_pipeline(DUMP, graph="../movies.og", folder=Path("sub"))
+    path = Path("sub/p.pipeline.yaml")
+    path.write_text(text)
+    plan = plan_pipeline(read_pipeline(path), graph)
+    assert [each.type.name for each in plan.mappings] == ["Movie", "Actor", "Director", "ActedIn", "Directed"]
+    assert [view.name for view in plan.file.views] == ["actor_view", "director_view", "acted_in_view", "directed_view"]
+    changed = propose_pipeline(DUMP, schema="node Movie { movie_id: String @key  title: String }")
+    assert "# not used: year, genres, labels" in changed
+    assert "# the schema has no type ActedIn" in changed
+
+
+def test_files_are_grouped_as_neo4j_admin_takes_them() -> None:
+    write("h.csv", ":ID{id-type:long},:IGNORE,point:point{crs:WGS-84}\n")
+    write("a.csv", "1,,\n2,,here\n")
+    write("b.csv", "3,,\n")
+    write("likes.csv", "since:datetime,:START_ID,:END_ID\n2020-01-01T00:00:00Z,1,2\n")
+    text = infer_schema(["Big Person:Human=h.csv,a.csv,b.csv", "LIKES=likes.csv"])
+    assert "node BigPerson {" in text
+    assert "the first label is the type; others are not kept" in text
+    assert "bigperson_id: I64 @key // column ':ID{id-type:long}'; an id that Neo4j would not keep" in text
+    assert "point: String? // column 'point:point{crs:WGS-84}'; a point is kept as a text; options" in text
+    assert "edge Likes: BigPerson -> BigPerson {" in text
+    pipeline = propose_pipeline(["Big Person:Human=h.csv,a.csv,b.csv", "LIKES=likes.csv"])
+    assert 'path: "{h.csv,a.csv,b.csv}"' in pipeline
+    assert "_c0 AS `:ID{id-type:long}`, _c1 AS `:IGNORE`" in pipeline
+    assert 'from: "cast(`:START_ID` AS bigint)"' in pipeline
+
+
+def test_files_of_one_label_are_one_type_whatever_their_columns() -> None:
+    write("a.csv", "id:ID,name\n1,Ann\n")
+    write("b.csv", "born:int,key:ID\n1990,2\n")
+    write("ab.csv", ":START_ID,:END_ID\n1,2\n")
+    text = infer_schema(["Person=a.csv", "Person=b.csv", "KNOWS=ab.csv"])
+    assert set(parse_schema(text).catalog.nodes["Person"].properties) == {"person_id", "name", "born"}
+    pipeline = propose_pipeline(["Person=a.csv", "Person=b.csv", "KNOWS=ab.csv"])
+    assert "SELECT r.`key:ID` AS `id:ID`, CAST(NULL AS string) AS name, r.`born:int` AS `born:int`" in pipeline
+
+
+def test_a_type_between_several_pairs_of_types_becomes_several() -> None:
+    write("roles.csv", ROLES + "k2,,tt1,ACTED_IN\n")
+    edges = parse_schema(infer_schema(DUMP)).catalog.edges
+    assert set(edges) == {"ActorActedInMovie", "DirectorActedInMovie", "Directed"}
+
+
+def test_everything_wrong_in_headers_is_listed_at_once() -> None:
+    write("movies.csv", "movieId:ID(Movie),year:in,title,title\ntt1,1999,a,b\n")
+    write("people.csv", "personId:ID,:START_ID\nx,y\n")
+    write("roles.csv", ":START_ID(Person),role\nk1,Neo\n")
+    write("other.csv", "a,b\n1,2\n")
+    with pytest.raises(ValidationError) as caught:
+        infer_schema([*DUMP, "other.csv"])
+    found = [(each.file, each.line, each.rule, each.value) for each in caught.value.violations]
+    assert found == [
+        ("movies.csv", 1, "neo4j_type", "year:in"),
+        ("movies.csv", 1, "neo4j_repeated_property", "title"),
+        ("people.csv", 1, "neo4j_roles", "personId:ID,:START_ID"),
+        ("roles.csv", 1, "neo4j_roles", ":START_ID(Person),role"),
+        ("other.csv", 1, "neo4j_roles", "a,b"),
+    ]
+    assert "did you mean 'int'" in caught.value.violations[0].message
+
+
+def test_everything_wrong_in_rows_is_listed_at_once() -> None:
+    write("movies.csv", 'movieId:ID(Movie),year:int,tags:int[]\ntt1,"19\n99",1;x\n,1,\ntt3,1\n')
+    with pytest.raises(ValidationError) as caught:
+        infer_schema(DUMP)
+    assert {(each.line, each.rule, each.value) for each in caught.value.violations} == {
+        (3, "neo4j_value", "19\n99"),
+        (3, "neo4j_value", "x"),
+        (4, "neo4j_id", None),
+        (5, "neo4j_columns", "tt3,1"),
+    }
+
+
+def test_ends_and_ids_that_do_not_fit_are_listed_at_once() -> None:
+    write("people.csv", PEOPLE + "k1,Again,,,,Actor\n")
+    write("roles.csv", ROLES + "k9,,tt1,DIRECTED\nk1,,tt9,DIRECTED\nk1,,tt1,\n")
+    write("bad.csv", "SEEN,:START_ID(Person),:END_ID(Film)\n,k1,f1\n")
+    with pytest.raises(ValidationError) as caught:
+        infer_schema([*DUMP, "SEEN=bad.csv"])
+    assert [(each.file, each.line, each.rule, each.value) for each in caught.value.violations] == [
+        ("people.csv", 4, "neo4j_id", "k1"),
+        ("roles.csv", 8, "neo4j_type", None),
+        ("roles.csv", 6, "neo4j_end", "k9"),
+        ("roles.csv", 7, "neo4j_end", "tt9"),
+        ("bad.csv", 1, "neo4j_space", "Film"),
+    ]
+
+
+def test_only_the_first_rows_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neo4j_dump, "MAX_ROWS", 1)
+    text = infer_schema(DUMP)
+    assert "// people.csv: the first 1 row" in text
+    assert set(parse_schema(text).catalog.nodes) == {"Movie", "Actor"}
+
+
+def test_options_and_missing_files() -> None:
+    write("movies.csv", "movieId:ID(Movie)\tgenres:string[]\ntt1\ta|b;c\n")
+    text = propose_pipeline(["Movie=movies.csv"], options={"sep": "\t", "array_delimiter": "|"})
+    assert "split(`genres:string[]`, '[|]')" in text
+    with pytest.raises(ParameterError, match="array_delimiter is"):
+        infer_schema(DUMP, {"array_delimiter": "^"})
+    with pytest.raises(ParameterError, match="for dumps of Neo4j"):
+        infer_schema([write("plain.csv", "a,b\n1,2\n")], {"array_delimiter": ";"})
+    with pytest.raises(NotFound, match="no file 'gone.csv'"):
+        infer_schema([*DUMP, "Person=gone.csv"])

@@ -1,0 +1,66 @@
+"""Graphs of other systems, from their files to rows here: proposed, and run on a real Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+import omnigraph as og
+from omnigraph.graph import Graph
+from omnigraph.pipeline.file import read_pipeline
+from omnigraph.pipeline.planner import plan_pipeline
+from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
+from omnigraph.spark.pipeline.run import run_pipeline
+from tests.spark.pipeline.test_pipeline_run import Watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def load_proposed(folder: Path, spark: SparkSession, files: list[str]) -> Graph:
+    graph = og.init(folder / "made.og", infer_schema(files))
+    path = folder / "made.pipeline.yaml"
+    path.write_text(propose_pipeline(files, graph="made.og", folder=folder))
+    run_pipeline(plan_pipeline(read_pipeline(path), graph), lambda: graph.spark(spark), Watched())
+    return graph
+
+
+def rows_of(graph: Graph, type_: str) -> list[dict[str, object]]:
+    found = graph.edges(type_) if type_ in graph.schema.catalog.edges else graph.nodes(type_)
+    rows = cast("list[dict[str, object]]", found.to_arrow().to_pylist())
+    return [{name: value for name, value in row.items() if name != "id"} for row in rows]
+
+
+def test_a_dump_of_neo4j_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("movies.csv").write_text(
+        'movieId:ID,title,year:int,genres:string[],:LABEL\ntt1,"The ""Matrix""",1999,sci;action,Movie\n'
+        "tt2,Reloaded,2003,sci,Movie;Sequel\n"
+    )
+    Path("h.csv").write_text("personId:ID,name,born:date,score:double[],:LABEL\n")
+    Path("p1.csv").write_text("k1,Keanu,1964-09-02,1.5;2,Actor\n")
+    Path("p2.csv").write_text("k2,Lana,,,Director\n")
+    Path("more.csv").write_text("name,key:ID\nCarrie,k3\n")
+    Path("roles.csv").write_text(
+        ":START_ID,role,:END_ID,:TYPE\nk1,Neo,tt1,ACTED_IN\nk1,Neo,tt2,ACTED_IN\nk2,,tt1,DIRECTED\nk1,Neo,tt1,ACTED_IN\n"
+        "k3,Trinity,tt1,ACTED_IN\n"
+    )
+    graph = load_proposed(tmp_path, spark, ["movies.csv", "h.csv,p1.csv,p2.csv", "Actor=more.csv", "roles.csv"])
+    assert sorted(rows_of(graph, "Movie"), key=lambda row: str(row["movie_id"])) == [
+        {
+            "movie_id": "tt1",
+            "title": 'The "Matrix"',
+            "year": 1999,
+            "genres": ["sci", "action"],
+            "labels": ["Movie"],
+        },
+        {"movie_id": "tt2", "title": "Reloaded", "year": 2003, "genres": ["sci"], "labels": ["Movie", "Sequel"]},
+    ]
+    actors = {row["person_id"]: (row["name"], row["score"]) for row in rows_of(graph, "Actor")}
+    assert actors == {"k1": ("Keanu", [1.5, 2.0]), "k3": ("Carrie", None)}
+    assert [row["name"] for row in rows_of(graph, "Director")] == ["Lana"]
+    ends = sorted((str(row["src"]), str(row["dst"]), str(row["role"])) for row in rows_of(graph, "ActedIn"))
+    assert ends == [("k1", "tt1", "Neo"), ("k1", "tt1", "Neo"), ("k1", "tt2", "Neo"), ("k3", "tt1", "Trinity")]
+    assert len(rows_of(graph, "Directed")) == 1
