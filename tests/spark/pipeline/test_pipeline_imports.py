@@ -61,6 +61,6 @@ def test_a_dump_of_neo4j_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.Mon
     actors = {row["person_id"]: (row["name"], row["score"]) for row in rows_of(graph, "Actor")}
     assert actors == {"k1": ("Keanu", [1.5, 2.0]), "k3": ("Carrie", None)}
     assert [row["name"] for row in rows_of(graph, "Director")] == ["Lana"]
-    ends = sorted((str(row["src"]), str(row["dst"]), str(row["role"])) for row in rows_of(graph, "ActedIn"))
+    ends = sorted((str(row["from"]), str(row["to"]), str(row["role"])) for row in rows_of(graph, "ActedIn"))
     assert ends == [("k1", "tt1", "Neo"), ("k1", "tt1", "Neo"), ("k1", "tt2", "Neo"), ("k3", "tt1", "Trinity")]
     assert len(rows_of(graph, "Directed")) == 1

@@ -219,6 +219,6 @@ def quote_column(column: str) -> str:
     return column if _PLAIN.fullmatch(column) else f"`{column.replace('`', '``')}`"
 
 
-def quote_text(text: str) -> str:
+def quote_sql_text(text: str) -> str:
     """Return a text in an SQL expression."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -11,6 +11,7 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from io import TextIOWrapper
 from itertools import islice
@@ -33,7 +34,7 @@ from omnigraph.pipeline.imports.import_proposal import (
     make_type_name,
     make_view_name,
     quote_column,
-    quote_text,
+    quote_sql_text,
 )
 from omnigraph.pipeline.imports.neo4j_headers import Header, HeaderField, is_neo4j_header, parse_neo4j_header
 from omnigraph.pipeline.table_profile import MAX_ROWS
@@ -114,7 +115,7 @@ def is_neo4j_dump(paths: Sequence[str], options: FileOptions) -> bool:
         _, files = _split_group(path)
         first = next(iter(expand_path(files[0])), None)
         if first is not None and "://" not in first and first.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
-            names = next(_read_records(first, options), ([], 0))[0]
+            names = next(_read_records(first, options), (list[str](), 0))[0]
             if is_neo4j_header(names):
                 return True
     return False
@@ -131,8 +132,10 @@ def _split_group(path: str) -> tuple[tuple[str, ...], list[str]]:
 def _read_records(path: str, options: FileOptions) -> Iterator[tuple[list[str], int]]:
     """Yield the records of a file, each with the line that it ends at."""
     is_tabbed = ".tsv" in Path(path).suffixes and not options.has_separator
-    opened = cast("IO[bytes]", gzip.open(path) if path.endswith(".gz") else Path(path).open("rb"))
-    with opened, TextIOWrapper(opened, encoding=options.csv.encoding, errors="surrogateescape", newline="") as text:
+    coding, errors = options.csv.encoding, "surrogateescape"
+    with Path(path).open("rb") as file, ExitStack() as stack:
+        data = stack.enter_context(gzip.open(file)) if path.endswith(".gz") else file
+        text = stack.enter_context(TextIOWrapper(cast("IO[bytes]", data), encoding=coding, errors=errors, newline=""))
         separator = "\t" if is_tabbed else options.csv.separator
         quoting = csv.QUOTE_NONE if options.csv.quote is None else csv.QUOTE_MINIMAL
         quote, escape = options.csv.quote, options.csv.escape
@@ -160,7 +163,7 @@ class _DumpReader:
         if missing:
             raise NotFound("; ".join(f"there is no file '{each}'" for each in missing))
         records = ((*record, file) for file in files for record in _read_records(file, self._options))
-        names = next(records, ([], 0, ""))[0]
+        names = next(records, (list[str](), 0, ""))[0]
         type_name = labels[0] if labels else ""
         if not is_neo4j_header(names):
             message = "the other files are of neo4j-admin; this header has no :ID, :START_ID, :LABEL or :TYPE"
@@ -293,7 +296,7 @@ class _TypeBuilder:
         if len(found) > 1:
             column = quote_column(fields[0].text)
             for label, part in found.items():
-                part.condition = f"split({column}, '[{self._delimiter}]')[0] = {quote_text(label)}"
+                part.condition = f"split({column}, '[{self._delimiter}]')[0] = {quote_sql_text(label)}"
         return found
 
     def add_edges(self, groups: Sequence[_Rows]) -> None:
@@ -338,7 +341,7 @@ class _TypeBuilder:
         types = group.header.list_role("TYPE")
         has_other_types = bool(types) and not group.labels
         for (from_, to), mine in pairs.items():
-            condition = f"{quote_column(types[0].text)} = {quote_text(type_)}" if has_other_types else None
+            condition = f"{quote_column(types[0].text)} = {quote_sql_text(type_)}" if has_other_types else None
             edge = self._edges.setdefault((type_, from_, to), _EdgeType("", by_name[from_], by_name[to]))
             edge.parts.append(_Part(group, mine, condition))
 
@@ -383,7 +386,7 @@ class _TypeBuilder:
             names = ",".join(Path(each).name for each in group.files)
             yield ImportedSource(f"{group.source}_files", "csv", str(Path(folder) / f"{{{names}}}"), given)
             columns = [f"_c{each.place} AS {quote_column(each.text)}" for each in group.header.fields]
-            first = f"_c0 <> {quote_text(group.header.fields[0].text)} OR _c0 IS NULL"
+            first = f"_c0 <> {quote_sql_text(group.header.fields[0].text)} OR _c0 IS NULL"
             sql = f"SELECT {', '.join(columns)} FROM {group.source}_files WHERE {first}"  # noqa: S608  it is shown
             self._views.append(ImportedView(group.source, sql))
 
@@ -393,7 +396,9 @@ class _TypeBuilder:
         if len(parts) == 1 and alone.condition is None and not joins:
             return alone.rows.source
         first = alone.rows.header
-        columns = {(each.role, "") if each.role in _ENDS_AND_ID else (None, each.text): each.text for each in first.fields}
+        columns = {
+            (each.role, "") if each.role in _ENDS_AND_ID else (None, each.text): each.text for each in first.fields
+        }
         for part in parts[1:]:
             columns |= {(None, each.text): each.text for each in part.rows.header.properties}
         selects: list[str] = []

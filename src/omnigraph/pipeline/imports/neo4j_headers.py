@@ -1,7 +1,7 @@
 """The headers of ``neo4j-admin database import``: what each column of a CSV file holds.
 
-A field is ``name:type``, with ``[]`` for arrays and options in braces. Some types are roles: ``:ID(space)``, ``:LABEL``,
-``:START_ID(space)``, ``:END_ID(space)``, ``:TYPE`` and ``:IGNORE``.
+A field is ``name:type``, with ``[]`` for arrays and options in braces. Some types are roles: ``:ID(space)``,
+``:LABEL``, ``:START_ID(space)``, ``:END_ID(space)``, ``:TYPE`` and ``:IGNORE``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _SCALARS: Final[Mapping[str, Scalar]] = {
     **dict.fromkeys(("datetime", "localdatetime"), Scalar.DATETIME),
     **dict.fromkeys(("time", "localtime", "duration", "point"), Scalar.STRING),
 }
+_TEXT: Final = ValueType(Scalar.STRING)
 _KEPT_AS_TEXT: Final = ("time", "localtime", "duration", "point")
 
 
@@ -46,7 +47,7 @@ class HeaderField:
     name: str
     role: Role | None = None
     space: str = ""
-    type: ValueType = ValueType(Scalar.STRING)
+    type: ValueType = _TEXT
     notes: tuple[str, ...] = ()
 
 
