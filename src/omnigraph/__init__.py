@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from omnigraph.manifest.snapshot import Pin, Snapshot
     from omnigraph.manifest.tags import Tag
     from omnigraph.policy import Policy
+    from omnigraph.progress import ProgressStep, watch_progress
     from omnigraph.read.changes import ChangeBlock, Changes, Diff, EntityChange, EntityRevision
     from omnigraph.read.profile import Profile
     from omnigraph.read.result import Result
@@ -71,6 +72,8 @@ _HOMES: Final = {
     "Policy": "omnigraph.policy",
     "GraphSettings": "omnigraph.manifest.settings",
     "Schema": "omnigraph.language.schema",
+    "ProgressStep": "omnigraph.progress",
+    "watch_progress": "omnigraph.progress",
     "Source": "omnigraph.language.source",
     # Results of reads
     "Result": "omnigraph.read.result",
@@ -153,6 +156,7 @@ __all__ = [
     "Pin",
     "Policy",
     "Profile",
+    "ProgressStep",
     "ReadOnly",
     "Recovery",
     "RemoteGraph",
@@ -171,6 +175,7 @@ __all__ = [
     "init",
     "open",
     "pipeline",
+    "watch_progress",
 ]
 
 

@@ -171,7 +171,7 @@ def exit_code(error: OmniGraphError) -> int:
 def _run(words: Sequence[str], output: Output) -> int:
     try:
         if COMPLETION_VARIABLE in os.environ:
-            from omnigraph.cli.completions import answer_shell  # late: only a shell asks
+            from omnigraph.cli.next_words import answer_shell  # late: only a shell asks
 
             return answer_shell(get_command(app))
         options, command = split_globals(words)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 import omnigraph
 from omnigraph.cli.render.output import Output
 from omnigraph.errors import ServerUnavailable
+from omnigraph.progress import watch_progress
 
 if TYPE_CHECKING:
     from omnigraph.deadlines import Deadline
@@ -71,6 +73,12 @@ class Session:
         from omnigraph.cli.detached_upkeep import start_upkeep  # late, since few commands make it due
 
         start_upkeep(self.target(), self.storage_options, branch)
+
+    @contextmanager
+    def watch(self) -> Generator[None]:
+        """Show the steps of a long call, if somebody watches."""
+        with self.output.watch() as watcher, watch_progress(watcher):
+            yield
 
     def confirm(self, question: str) -> bool:
         """Ask before an operation that cannot be undone. Where nobody can be asked, ``--yes`` is needed."""

@@ -45,6 +45,7 @@ from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names
 from omnigraph.manifest.opening import SCHEMA_APPLY_LOCK
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.settings import parse_age
+from omnigraph.progress import follow_steps
 from omnigraph.storage import tables
 from omnigraph.storage.lance_internals import VERSIONS_FOLDER, BranchRef, branch_ref_path
 from omnigraph.storage.locks import branch_lock
@@ -159,7 +160,7 @@ class _CleanupRun:
             listing = partial(list_dataset_versions, self.manifest, location, self.unused_forks[location])
             self.existing[location] = _try_again(listing)
         self.turns.prepare_plan()
-        for location in locations:
+        for location in follow_steps("cleaning up", locations):
             is_dropped = self._empty_dropped_table(location)
             yield from self._reclaim_versions(
                 ReclaimKind.DROPPED if is_dropped else ReclaimKind.TABLE_VERSIONS, location

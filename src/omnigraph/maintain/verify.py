@@ -34,6 +34,7 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, open_pin
 from omnigraph.manifest.tags import find_tag, list_tag_names
+from omnigraph.progress import follow_steps
 from omnigraph.write.commit import list_recoveries, list_sidecars
 
 _LOOKS: Final = 4
@@ -262,7 +263,7 @@ def _check_history(found: _VerifyState) -> None:
     """Open every commit that was not cleaned up, with the schema that it had."""
     checked: set[str] = set()
     heads = {view.id for name in found.branches if (view := _head_of(found.manifest, name)) is not None}
-    for branch in found.branches:
+    for branch in follow_steps("checking history", found.branches):
         try:
             history = found.manifest.view(branch, with_lineage=True).history
         except OmniGraphError:

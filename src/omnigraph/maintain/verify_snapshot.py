@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, cast
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 from omnigraph.errors import OmniGraphError, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Pin, Snapshot
+from omnigraph.progress import follow_steps
 from omnigraph.read.rows import EXTERNAL_BLOB, blob_properties_of, descriptors_of, measure_blob, value_columns_of
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
@@ -37,7 +39,7 @@ class RowVerification:
 def verify_rows(catalog: Catalog, snapshot: Snapshot) -> RowVerification:
     """Read every row of every table once, check the row rules, then the set rules as if all rows were incoming."""
     found, changes = RowVerification(), list[RowChanges]()
-    for key, pin in snapshot.pins.items():
+    for key, pin in follow_steps("checking rows", snapshot.pins.items(), itemgetter(0)):
         try:
             changes += _read_table(catalog, snapshot, pin, found)
         except OmniGraphError as error:

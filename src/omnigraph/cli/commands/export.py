@@ -46,5 +46,7 @@ def export(
             sys.stdout.flush()
             graph.export(sys.stdout.buffer, types or None, branch, at)
         else:
-            session.output.show(ExportSummary(graph.export(path, types or None, branch, at, form)))
+            with session.watch():
+                exported = graph.export(path, types or None, branch, at, form)
+            session.output.show(ExportSummary(exported))
     return 0

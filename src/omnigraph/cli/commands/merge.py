@@ -92,17 +92,18 @@ def merge(
     doing = "trying to merge" if dry_run else "merging"
     session.output.say(f"{doing} {source} into branch {into} in {session.target()}")
     with session.open("ro" if dry_run else "rw") as graph:
-        result = choose_engine(graph, engine).merge(
-            source,
-            into,
-            by=by,
-            dry_run=dry_run,
-            prefer=prefer,
-            resolve=resolve,
-            message=message,
-            delete_branch=delete_branch,
-            if_commit=if_commit,
-        )
+        with session.watch():
+            result = choose_engine(graph, engine).merge(
+                source,
+                into,
+                by=by,
+                dry_run=dry_run,
+                prefer=prefer,
+                resolve=resolve,
+                message=message,
+                delete_branch=delete_branch,
+                if_commit=if_commit,
+            )
         write_conflicts(graph, result, by, out, resolve)
         session.output.show(MergeSummary(result, into, dry_run, out))
     return CONFLICTS if result.conflicts else 0
@@ -164,16 +165,17 @@ def revert(
     doing = "trying to revert" if dry_run else "reverting"
     session.output.say(f"{doing} {reference} on branch {branch} in {session.target()}")
     with session.open("ro" if dry_run else "rw") as graph:
-        result = graph.revert(
-            reference,
-            branch=branch,
-            side=side,
-            by=by,
-            dry_run=dry_run,
-            prefer=prefer,
-            resolve=resolve,
-            message=message,
-        )
+        with session.watch():
+            result = graph.revert(
+                reference,
+                branch=branch,
+                side=side,
+                by=by,
+                dry_run=dry_run,
+                prefer=prefer,
+                resolve=resolve,
+                message=message,
+            )
         write_conflicts(graph, result, by, out, resolve)
         session.output.show(MergeSummary(result, branch, dry_run, out))
     return CONFLICTS if result.conflicts else 0

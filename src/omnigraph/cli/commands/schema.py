@@ -173,7 +173,7 @@ def apply(
     session.output.say(f"changing the schema of {session.target()}")
     if allow_data_loss and not session.confirm("The dropped data will also be deleted from older versions. Continue?"):
         return 1
-    with session.open("rw") as graph:
+    with session.open("rw") as graph, session.watch():
         applied = graph.apply_schema(text, allow_data_loss=allow_data_loss, rewrite_ids=rewrite_ids, message=message)
     session.output.show(AppliedMigration(applied))
     return 0

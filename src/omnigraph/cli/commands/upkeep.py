@@ -35,7 +35,9 @@ def optimize(
     session = session_of(context)
     session.output.say(f"optimizing branch {branch} in {session.target()}")
     with session.open("rw") as graph:
-        session.output.show(OptimizeSummary(choose_engine(graph, engine).optimize(branch, types or None)))
+        with session.watch():
+            optimized = choose_engine(graph, engine).optimize(branch, types or None)
+        session.output.show(OptimizeSummary(optimized))
     return 0
 
 
@@ -72,10 +74,13 @@ def cleanup(
     session.output.say(f"cleaning up {session.target()}" if confirmed else f"looking at {session.target()}")
     with session.open("rw") as graph:
         clean_up = graph.cleanup if keep is older_than is None else partial(graph.cleanup, keep, older_than)
-        result = clean_up(confirm=confirmed)
+        with session.watch():
+            result = clean_up(confirm=confirmed)
         session.output.show(CleanupSummary(result))
         if not confirmed and (result.reclaimed or result.commits_gone) and _is_wanted(session, "Delete them?"):
-            session.output.show(CleanupSummary(clean_up(confirm=True)))
+            with session.watch():
+                result = clean_up(confirm=True)
+            session.output.show(CleanupSummary(result))
     return 0
 
 
@@ -129,7 +134,7 @@ def verify(context: typer.Context) -> int:
     """
     session = session_of(context)
     session.output.say(f"reading all of {session.target()}")
-    with session.open("ro") as graph:
+    with session.open("ro") as graph, session.watch():
         found = graph.verify()
     session.output.show(VerifySummary(found))
     return 0 if found.is_sound else 1
@@ -152,6 +157,7 @@ def index(
     """
     session = session_of(context)
     session.output.say(f"indexing branch {branch} in {session.target()}")
-    with session.open("rw") as graph:
-        session.output.show(IndexSummary(branch, choose_engine(graph, engine).ensure_indexes(branch, types or None)))
+    with session.open("rw") as graph, session.watch():
+        built = choose_engine(graph, engine).ensure_indexes(branch, types or None)
+    session.output.show(IndexSummary(branch, built))
     return 0

@@ -19,7 +19,7 @@ from rich.text import Text
 from omnigraph.cli.hints import speak_flags
 from omnigraph.cli.render.conflicts import draw_conflicts
 from omnigraph.cli.render.page import Page, draw_problem, draw_violations, escape_controls, pluralize
-from omnigraph.cli.render.progress import byte_bar
+from omnigraph.cli.render.progress import byte_bar, step_bar
 from omnigraph.errors import (
     ConfigError,
     Json,
@@ -30,6 +30,7 @@ from omnigraph.errors import (
     SchemaError,
     ValidationError,
 )
+from omnigraph.progress import Watcher
 
 Progress: TypeAlias = AbstractContextManager[Callable[[int], None]]
 
@@ -74,6 +75,10 @@ class Output(ABC):
         """Show progress over ``total`` bytes. The context gives a function to report bytes to."""
 
     @abstractmethod
+    def watch(self) -> AbstractContextManager[Watcher]:
+        """Show the steps of a long call. The context gives the function to tell them to."""
+
+    @abstractmethod
     def error(self, error: OmniGraphError) -> None:
         """Print an error."""
 
@@ -101,6 +106,10 @@ class JsonOutput(Output):
 
     def progress(self, total: int | None) -> Progress:  # noqa: ARG002  nobody watches
         """Show no progress."""
+        return nullcontext(_ignore)
+
+    def watch(self) -> AbstractContextManager[Watcher]:
+        """Show no steps."""
         return nullcontext(_ignore)
 
     def error(self, error: OmniGraphError) -> None:
@@ -140,6 +149,10 @@ class TextOutput(Output):
         """Show a bar on a terminal."""
         return byte_bar(self._page.err, total) if self._page.is_watched else nullcontext(_ignore)
 
+    def watch(self) -> AbstractContextManager[Watcher]:
+        """Show a bar on a terminal."""
+        return step_bar(self._page.err) if self._page.is_watched else nullcontext(_ignore)
+
     def error(self, error: OmniGraphError) -> None:
         """Print the problems of a text as ``lint`` does; any other error on one line, and its hint on another.
 
@@ -162,7 +175,7 @@ class TextOutput(Output):
             err.print(Text.assemble(("hint", "bold"), ": ", escape_controls(speak_flags(error.hint))))
 
 
-def _ignore(count: int) -> None:
+def _ignore(progress: object) -> None:
     """Ignore progress."""
 
 

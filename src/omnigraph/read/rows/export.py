@@ -17,6 +17,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, split_by_kind
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.progress import follow_steps
 from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
 from omnigraph.read.rows.export_formats import (
     TABLE_WRITERS,
@@ -64,7 +65,8 @@ class ExportPlan:
 
     def open_types(self) -> Iterator[TypeRows]:
         """Open the rows of each type."""
-        return (open_type_rows(self.snapshot, type_) for type_ in self.types)
+        followed = follow_steps("exporting", self.types, lambda type_: type_.table_key)
+        return (open_type_rows(self.snapshot, type_) for type_ in followed)
 
 
 def plan_export(snapshot: Snapshot, catalog: Catalog, types: Iterable[str] | None) -> ExportPlan:

@@ -38,6 +38,7 @@ from omnigraph.manifest.references import assume_snapshot, take_snapshot
 from omnigraph.manifest.rows import MAIN, SchemaHead, make_ulid
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
+from omnigraph.progress import Steps
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.tables import StagedChange
 from omnigraph.write.commit.branch_setup import CatchUpOperation, find_newer_schema, publish_handoff
@@ -273,8 +274,12 @@ def _stage_owned_tables(
 
     created = {each.table_key: each.stage(each.open_home(None)) for each in prepared.created if each.can_stage_early}
 
+    steps = Steps("writing", len(owned))
+
     def stage(change: TableChange) -> StagedChange | None:
-        return change.stage(basis.table(change.table_key))
+        staged = change.stage(basis.table(change.table_key))
+        steps.finish(change.table_key)
+        return staged
 
     # On an object store even a small change waits for requests, so threads pay there.
     is_cheap = attempt.manifest.location.is_local and all(change.is_small for change in owned)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Conflict
+from omnigraph.progress import follow_steps
 from omnigraph.read.changes import ChangedRows, read_changes
 from omnigraph.read.frames import find_positions
 from omnigraph.storage.columns import Values, column_of
@@ -119,7 +120,7 @@ class LocalMergeEngine:
         unresolved: list[Conflict] = []
         deltas: dict[str, TableDelta] = {}
         base_addresses: dict[str, BaseAddresses] = {}
-        for key in find_tables_to_merge(sides.catalog, base, sides.theirs):
+        for key in follow_steps("merging", list(find_tables_to_merge(sides.catalog, base, sides.theirs))):
             base_addresses[key] = BaseAddresses()
             type_, merger = type_of_table(sides.catalog, key), TableMerger(by, resolver.choose)
             changed_in_theirs, changed_in_ours = (
