@@ -6,8 +6,7 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +16,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 import pytest
 
 import omnigraph as og
+from omnigraph.server import Role, create_token
+from tests.page.story import EVIDENCE, tell_story, write_queries
 from tests.server.live import LiveServer, start_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-EVIDENCE = Path(__file__).parent.parent.parent / "examples" / "evidence"
 RETITLE = "query t($trial: String, $title: String) { update Trial set { title: $title } where code = $trial }"
 PATIENCE = int(os.environ.get("OMNIGRAPH_PATIENCE", "60")) * 1000
 """Milliseconds that a busy machine may take for anything."""
@@ -30,7 +30,7 @@ EXPECTED = re.compile(
     "the server responded with a status of (4|503)|net::ERR_|Failed to fetch dynamically imported module"
 )
 BROWSER_FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-TOKENS = {"reader": "read", "curator": "write", "boss": "admin"}
+TOKENS = {"reader": Role.READ, "curator": Role.WRITE, "boss": Role.ADMIN}
 
 
 def find_browser() -> str | None:
@@ -84,7 +84,8 @@ def serve_site(path: Path, folder: Path, *words: str, port: int = 0) -> Generato
     """Serve a graph with a token for each kind of user. The tokens of a folder are made once."""
     kept = folder / "told.json"
     if not kept.exists():
-        made = {actor: _create_token(folder / "tokens.json", actor, role) for actor, role in TOKENS.items()}
+        file = folder / "tokens.json"
+        made = {actor: create_token(file, actor, role, None, None)[1] for actor, role in TOKENS.items()}
         kept.write_text(json.dumps(made))
     tokens = cast("dict[str, str]", json.loads(kept.read_text()))
     options = ["--tokens", str(folder / "tokens.json"), "--state", str(folder / "state"), *words]
@@ -92,16 +93,20 @@ def serve_site(path: Path, folder: Path, *words: str, port: int = 0) -> Generato
         yield Site(server.url, path, tokens, server)
 
 
-def _create_token(file: Path, actor: str, role: str) -> str:
-    made = subprocess.run(
-        [sys.executable, "-m", "omnigraph", "token", "create", "--actor", actor, "--role", role, "--tokens", str(file)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = re.search(r"og_[\w-]{43}", made.stdout + made.stderr)
-    assert found is not None
-    return found[0]
+def free_port() -> int:
+    """A port that nobody listens at: a server that comes back has it again."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def story_site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    """A month of curation, served with stored queries and checks."""
+    folder = tmp_path_factory.mktemp("story")
+    path = tell_story(folder / "brain.og")
+    with serve_site(path, folder, "--queries", str(write_queries(folder / "queries"))) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import cast
 from urllib.parse import quote
 
 import pytest
 
-from tests.page.conftest import PATIENCE, Site, Visit, serve_site
-from tests.page.story import tell_story, write_queries
+from tests.page.conftest import PATIENCE, Site, Visit
 
 pytest.importorskip("playwright")
 from playwright.sync_api import Page, expect
@@ -51,11 +49,8 @@ VIEWS = {
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
-    folder = tmp_path_factory.mktemp("story")
-    path = tell_story(folder / "brain.og")
-    with serve_site(path, folder, "--queries", str(write_queries(folder / "queries"))) as served:
-        yield served
+def site(story_site: Site) -> Site:
+    return story_site
 
 
 def list_problems(page: Page) -> list[str]:

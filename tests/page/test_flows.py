@@ -1,4 +1,4 @@
-"""What people do on the page every day, in a real browser. The long flows are in ``test_long_flows.py``."""
+"""What people do on the page every day, in a real browser. The other flows are in the files beside it."""
 
 from __future__ import annotations
 
@@ -54,16 +54,29 @@ def test_a_reader_sees_no_button_that_writes(site: Site, visit: Visit) -> None:
     page.goto(site.view("/review/review/june"))
     expect(page.get_by_text("You may read this, not merge it.")).to_be_visible()
     assert page.get_by_role("button", name=re.compile("Merge into")).count() == 0
-    status = page.evaluate(
-        """async () => (await fetch('/graphs/brain/merges', {method: 'POST', headers: {
-             'Content-Type': 'application/json', Authorization: 'Bearer ' + sessionStorage.getItem('omnigraph-token')},
-             body: JSON.stringify({source: 'review/june', target: 'main', prefer: 'theirs'})})).status"""
-    )
-    assert status == 403
     page.goto(site.view("/load"))
     expect(page.get_by_text("You may read brain, not load into it.")).to_be_visible()
     page.goto(site.view("/health"))
     expect(page.get_by_role("alert").first).to_contain_text("You may not do this")
+
+
+def test_a_forged_click_is_refused_and_the_page_says_by_what(site: Site, visit: Visit) -> None:
+    page = visit("curator")
+    page.goto(site.view("/branches"))
+    delete = page.get_by_role("button", name="Delete review/june")
+    delete.click()
+    expect(delete).to_have_text("Delete review/june")
+    # The buttons of a curator, pressed with the token of a reader.
+    page.evaluate(f"sessionStorage.setItem('omnigraph-token', '{site.tokens['reader']}')")
+    with page.expect_response(re.compile("/branches/review/june$")) as answered:
+        delete.click()
+    assert answered.value.status == 403
+    told = page.get_by_role("alert")
+    expect(told).to_contain_text("You may not do this")
+    expect(told).to_contain_text("branch_delete")
+    expect(told).to_contain_text("the role of the token is 'read'")
+    with og.open(site.graph, "ro") as graph:
+        assert "review/june" in [branch.name for branch in graph.branches()]
 
 
 def test_a_query_is_mended_run_and_shared(site: Site, visit: Visit) -> None:
@@ -133,6 +146,7 @@ def test_a_branch_with_conflicts_is_reviewed_decided_merged_and_deleted(site: Si
 
 def _write(page: Page, text: str) -> None:
     """Put a text into the editor. What is there goes first: a browser would keep its style on the new text."""
+    page.locator(".cm-content").wait_for()
     page.get_by_label("Query", exact=True).click()
     page.keyboard.press("Control+a")
     page.keyboard.press("Delete")

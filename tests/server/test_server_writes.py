@@ -173,6 +173,27 @@ def test_branches_with_slashes_and_a_branch_called_merge(client: Client) -> None
     client.ok("DELETE", "branches/review%2Fjune")
 
 
+def test_numbers_that_javascript_would_round_come_as_texts_wherever_values_are_shown(client: Client) -> None:
+    exact = 2**53 + 1
+    client.ok("POST", "branches", {"name": "numbers"})
+    update = 'query u($n: I64) { update Person set { big: $n } where name = "ann" }'
+    for branch, value in (("main", exact), ("numbers", exact + 2)):
+        made = client.ok("POST", "mutate", {"query": update, "params": {"n": value}, "branch": branch})
+    safe = client.ok("GET", f"diff?commit={made['commit']}&view=entities&numbers=safe")["entities"][0]
+    assert (safe["before"]["big"], safe["after"]["big"]) == (str(2**60), str(exact + 2))
+    native = client.ok("GET", f"diff?commit={made['commit']}&view=entities")["entities"][0]
+    assert native["after"]["big"] == exact + 2
+    history = client.ok("GET", "entity/history?type=Person&id=ann&limit=1&numbers=safe")["entries"]
+    assert history[0]["after"]["big"] == str(exact)
+    merge = {"source": "numbers", "target": "main", "numbers": "safe"}
+    [conflict] = client.ok("POST", "merges", {**merge, "dry_run": True})["conflicts"]
+    assert (conflict["ours"]["big"], conflict["theirs"]["big"]) == (str(exact), str(exact + 2))
+    # A text that came is a value that may be sent.
+    chosen = {"kind": "DivergentUpdate", "type": "Person", "id": "ann", "choose": {"big": conflict["theirs"]["big"]}}
+    client.ok("POST", "merges", {**merge, "resolve": {"conflicts": [chosen]}, "delete_branch": True})
+    assert client.ok("GET", "entity?type=Person&id=ann")["properties"]["big"] == exact + 2
+
+
 def test_a_merge_and_its_conflicts(client: Client, reader: Client) -> None:
     for name in ("m/a", "m/b"):
         client.ok("POST", "branches", {"name": name, "from": "main"})

@@ -9,6 +9,7 @@ import { count, hueOf } from "./format";
 import { useLoad } from "./loading";
 import { Counts, TypeName, entityPath, totals } from "./parts";
 import { navigate, view } from "./router";
+import { watchLook } from "./theme";
 import type { Catalog, EntityChange, Neighbours, Row, Side, TypeChanges } from "./wire";
 
 export interface DrawnNode {
@@ -49,17 +50,17 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
   const sigma = useRef<Sigma | null>(null);
   const worker = useRef<Worker | null>(null);
   const [isLayingOut, setLayingOut] = useState(false);
+  const [painted, setPainted] = useState(0);
   const handlers = useRef({ onSelect, onOpen });
   handlers.current = { onSelect, onOpen };
   useEffect(() => {
     if (!holder.current) return;
     const graph = new Graph({ multi: true, type: "directed" });
-    const style = getComputedStyle(document.documentElement);
-    const ink = style.getPropertyValue("--ink").trim();
+    colours.clear();
     const renderer = new Sigma(graph, holder.current, {
       allowInvalidContainer: true,
       defaultEdgeType: "arrow",
-      labelColor: { color: ink },
+      labelColor: { color: colour("--ink") },
       labelFont: "system-ui, sans-serif",
       labelSize: 12,
       labelDensity: 2,
@@ -68,13 +69,19 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
       hideEdgesOnMove: true,
       renderEdgeLabels: true,
       edgeLabelSize: 11,
+      edgeLabelColor: { color: colour("--muted") },
       edgeLabelFont: "system-ui, sans-serif",
       stagePadding: 72,
       zIndex: true,
       nodeProgramClasses: { bordered: border() },
-      edgeLabelColor: { color: style.getPropertyValue("--muted").trim() },
       // The ones of the library draw dark text on white, in every theme.
-      defaultDrawNodeHover: (context, data) => drawHover(context, data, style.getPropertyValue("--paper").trim(), ink),
+      defaultDrawNodeHover: (context, data) => drawHover(context, data, colour("--paper"), colour("--ink")),
+    });
+    const leave = watchLook(() => {
+      colours.clear();
+      renderer.setSetting("labelColor", { color: colour("--ink") });
+      renderer.setSetting("edgeLabelColor", { color: colour("--muted") });
+      setPainted((old) => old + 1);
     });
     renderer.on("clickNode", ({ node }) => handlers.current.onSelect?.(node));
     renderer.on("clickStage", () => handlers.current.onSelect?.(null));
@@ -93,6 +100,7 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
       };
     }
     return () => {
+      leave();
       worker.current?.terminate();
       renderer.kill();
     };
@@ -109,7 +117,7 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
       nodes: graph.mapNodes((name, attributes) => [name, attributes["x"], attributes["y"], attributes["fixed"] === true]),
       edges: graph.mapEdges((_key, _attributes, from, to) => [from, to]),
     });
-  }, [nodes, edges, selected]);
+  }, [nodes, edges, selected, painted]);
   const stop = () => {
     worker.current?.postMessage("stop");
     setLayingOut(false);
@@ -230,8 +238,19 @@ function look(node: DrawnNode, isSelected: boolean) {
   };
 }
 
+const colours = new Map<string, string>();
+
+/** A colour of the style sheet in the theme of now: the browser resolves it where it is used, so it is used somewhere. */
 function colour(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "#888888";
+  const known = colours.get(name);
+  if (known) return known;
+  const probe = document.createElement("i");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  colours.set(name, found);
+  return found;
 }
 
 function start(sector: number, sectors: number, index: number): { x: number; y: number } {

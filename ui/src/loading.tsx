@@ -176,7 +176,7 @@ function Violations({ violations, total }: { readonly violations: readonly Recor
               <td>
                 <code>{text(each["rule"])}</code>
               </td>
-              <td>{each["value"] === null ? <span class="null">missing</span> : text(each["value"]).slice(0, 200)}</td>
+              <td>{each["value"] === null && each["property"] ? <span class="null">missing</span> : text(each["value"]).slice(0, 200)}</td>
             </tr>
           ))}
         </tbody>

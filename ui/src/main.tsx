@@ -9,7 +9,7 @@ import { GraphList } from "./pages/graphs";
 import { SignIn } from "./pages/signin";
 import { navigate, usePlace } from "./router";
 import { Shell } from "./shell";
-import { applyTheme } from "./theme";
+import { applyLook } from "./theme";
 import type { Caller } from "./wire";
 
 const views = {
@@ -92,7 +92,7 @@ async function takeCode(): Promise<void> {
   }
 }
 
-applyTheme();
+applyLook();
 void takeCode().then(() => {
   const root = document.getElementById("page");
   if (root) render(<Page />, root);

@@ -1,10 +1,10 @@
-/** Small pieces that many views share: times, ids, types, values, tables and counts of changes. */
+/** Small pieces that many views share: times, ids, types, values and counts of changes. */
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { FOLD, count, exactTime, hueOf, isLink, relativeTime, shortId, titleOf, valueText } from "./format";
 import { Link, view } from "./router";
-import type { Commit, EntityChange, Json, Row, Side, TypeChanges } from "./wire";
+import type { Commit, EntityChange, Json, Side, TypeChanges } from "./wire";
 
 export function Time({ time }: { readonly time: string }) {
   return (
@@ -51,46 +51,6 @@ export function Value({ value }: { readonly value: Json | undefined }) {
         {open ? "Fold" : `Show all ${count(text.length)} characters`}
       </button>
     </span>
-  );
-}
-
-interface TableProps {
-  readonly columns: readonly string[];
-  readonly types?: Record<string, string>;
-  readonly rows: readonly Row[];
-  readonly caption: string;
-  readonly cell?: (row: Row, column: string) => ComponentChildren;
-}
-
-const NUMBERS = /^(I|U|F)(32|64)/;
-
-export function Table({ columns, types = {}, rows, caption, cell }: TableProps) {
-  return (
-    <div class="scroll" tabIndex={0}>
-      <table>
-        <caption class="hidden">{caption}</caption>
-        <thead>
-          <tr>
-            {columns.map((column) => (
-              <th scope="col" class={NUMBERS.test(types[column] ?? "") ? "number" : undefined} title={types[column]}>
-                {column}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr>
-              {columns.map((column) => (
-                <td class={NUMBERS.test(types[column] ?? "") ? "number" : undefined}>
-                  {cell?.(row, column) ?? <Value value={row[column]} />}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
   );
 }
 

@@ -55,6 +55,7 @@ export interface Reads {
     readonly commit?: string | null | undefined;
     readonly cursor?: number | null | undefined;
     readonly limit?: number | null | undefined;
+    readonly numbers?: "native" | "safe" | null | undefined;
     readonly op?: readonly (string)[] | null | undefined;
     readonly type?: readonly (string)[] | null | undefined;
     readonly view?: "summary" | "entities" | null | undefined;
@@ -83,6 +84,7 @@ export interface Reads {
     readonly entity?: "node" | "edge" | null | undefined;
     readonly id: string;
     readonly limit?: number | null | undefined;
+    readonly numbers?: "native" | "safe" | null | undefined;
     readonly snapshot?: string | null | undefined;
     readonly type: string;
   };
@@ -152,6 +154,7 @@ export interface Bodies {
     readonly dry_run?: boolean | null | undefined;
     readonly if_commit?: string | null | undefined;
     readonly message?: string | null | undefined;
+    readonly numbers?: "native" | "safe" | null | undefined;
     readonly prefer?: "ours" | "theirs" | null | undefined;
     readonly resolve?: Record<string, unknown> | null | undefined;
     readonly source: string;
@@ -224,6 +227,7 @@ export interface Bodies {
     readonly dry_run?: boolean | null | undefined;
     readonly if_commit?: string | null | undefined;
     readonly message?: string | null | undefined;
+    readonly numbers?: "native" | "safe" | null | undefined;
     readonly prefer?: "ours" | "theirs" | null | undefined;
     readonly resolve?: Record<string, unknown> | null | undefined;
     readonly source: string;
@@ -301,6 +305,7 @@ export interface Bodies {
     readonly dry_run?: boolean | null | undefined;
     readonly if_commit?: string | null | undefined;
     readonly message?: string | null | undefined;
+    readonly numbers?: "native" | "safe" | null | undefined;
     readonly prefer?: "ours" | "theirs" | null | undefined;
     readonly resolve?: Record<string, unknown> | null | undefined;
     readonly side?: number | null | undefined;

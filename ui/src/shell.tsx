@@ -10,7 +10,7 @@ import { Id, Time } from "./parts";
 import { RefChoices } from "./refs";
 import { Link, type Place, navigate, setSearch, view } from "./router";
 import { Search } from "./search";
-import { type Theme, chooseTheme, chosenTheme } from "./theme";
+import { type Rows, type Theme, chooseRows, chooseTheme, chosenRows, chosenTheme } from "./theme";
 import type { Branch, Caller, Commit } from "./wire";
 
 const RAIL: readonly (readonly [string, string, string | null])[] = [
@@ -85,6 +85,13 @@ export function Shell({ graph, view: current, caller, actions, place, children }
               <option value="system">system</option>
               <option value="light">light</option>
               <option value="dark">dark</option>
+            </select>
+          </label>
+          <label>
+            <span class="hidden">Rows</span>
+            <select value={chosenRows()} onChange={(event) => chooseRows(event.currentTarget.value as Rows)}>
+              <option value="compact">compact</option>
+              <option value="comfortable">comfortable</option>
             </select>
           </label>
           <button class="quiet" onClick={signOut}>

@@ -8,12 +8,13 @@ import { assignLanes } from "../lanes";
 import type { ViewProps } from "../main";
 import { CommitLine, Counts, Heading, TypeName, totals } from "../parts";
 import { Link, navigate, setSearch, usePlace, view } from "../router";
+import { chosenRows, watchLook } from "../theme";
 import { WriteButton, newKey } from "../writing";
 import { Changes } from "./diff";
 import type { Branch, Commit, Diff, MergeAnswer } from "../wire";
 
 const PAGE = 200;
-const ROW = 36;
+const SMALL = "(max-width: 600px)";
 const LANE = 16;
 
 export function Commits(props: ViewProps) {
@@ -99,19 +100,20 @@ interface LanesProps {
 /** The list of commits, with the lines between them drawn beside it. */
 function Lanes({ graph, commits, selected, toggle, matches }: LanesProps) {
   const { lane, merged, width } = assignLanes(commits);
+  const rowHeight = useRowHeight();
   const row = new Map(commits.map((commit, index) => [commit.id, index]));
   const x = (at: number) => 10 + at * LANE;
-  const y = (at: number) => ROW / 2 + at * ROW;
+  const y = (at: number) => rowHeight / 2 + at * rowHeight;
   return (
-    <div class="lanes">
-      <svg width={x(width)} height={commits.length * ROW} aria-hidden="true">
+    <div class="lanes" style={{ "--lane-row": `${rowHeight}px` }}>
+      <svg width={x(width)} height={commits.length * rowHeight} aria-hidden="true">
         {commits.flatMap((commit, index) =>
           commit.parents.map((parent) => {
             const target = row.get(parent);
             const own = lane.get(commit.id) ?? 0;
             const along = merged.get(`${commit.id} ${parent}`) ?? own;
-            if (target === undefined) return parent === commit.parents[0] ? <path class={`lane hue${along % 10}`} d={`M${x(own)},${y(index)} V${y(index) + ROW * 0.6}`} stroke-dasharray="2 3" /> : null;
-            return <path class={`lane hue${along % 10}`} d={linkPath(x(own), y(index), x(along), x(lane.get(parent) ?? 0), y(target))} />;
+            if (target === undefined) return parent === commit.parents[0] ? <path class={`lane hue${along % 10}`} d={`M${x(own)},${y(index)} V${y(index) + rowHeight * 0.6}`} stroke-dasharray="2 3" /> : null;
+            return <path class={`lane hue${along % 10}`} d={linkPath(x(own), y(index), x(along), x(lane.get(parent) ?? 0), y(target), rowHeight)} />;
           }),
         )}
         {commits.map((commit, index) => (
@@ -133,6 +135,22 @@ function Lanes({ graph, commits, selected, toggle, matches }: LanesProps) {
   );
 }
 
+/** The height of a row: two lines on a small screen, else what was chosen. */
+function useRowHeight(): number {
+  const [, setLook] = useState(0);
+  useEffect(() => {
+    const small = matchMedia(SMALL);
+    const look = () => setLook((old) => old + 1);
+    const leave = watchLook(look);
+    small.addEventListener("change", look);
+    return () => {
+      leave();
+      small.removeEventListener("change", look);
+    };
+  }, []);
+  return matchMedia(SMALL).matches ? 44 : chosenRows() === "comfortable" ? 36 : 28;
+}
+
 /** What a commit changed, read when its row comes into view. */
 function LazyCounts({ graph, id }: { readonly graph: string; readonly id: string }) {
   const own = useRef<HTMLSpanElement>(null);
@@ -151,17 +169,17 @@ function LazyCounts({ graph, id }: { readonly graph: string; readonly id: string
   );
 }
 
-function linkPath(x: number, y: number, via: number, toX: number, toY: number): string {
+function linkPath(x: number, y: number, via: number, toX: number, toY: number, row: number): string {
   const curve = (a: number, b: number, c: number, d: number) => `C${a},${(b + d) / 2} ${c},${(b + d) / 2} ${c},${d}`;
   const parts = [`M${x},${y}`];
   let from = y;
   if (via !== x) {
-    parts.push(curve(x, y, via, y + ROW));
-    from = y + ROW;
+    parts.push(curve(x, y, via, y + row));
+    from = y + row;
   }
   if (via === toX) parts.push(`V${toY}`);
   else {
-    const turn = Math.max(from, toY - ROW);
+    const turn = Math.max(from, toY - row);
     parts.push(`V${turn}`, curve(via, turn, toX, toY));
   }
   return parts.join(" ");
@@ -251,6 +269,7 @@ export function Revert({ graph, commit, others, onDone }: RevertProps) {
         branch: commit.branch,
         by: level,
         dry_run: dry,
+        numbers: "safe",
         ...(commit.parents.length > 1 ? { side: 1 } : {}),
         ...(dry ? {} : { message: `Revert ${commit.id}: ${titleOf(commit.message)}`, if_commit: preview?.target_commit, prefer: prefers ? "theirs" : null }),
       }),

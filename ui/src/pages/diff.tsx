@@ -2,18 +2,20 @@
 
 import { lazy, Suspense } from "preact/compat";
 import { useState } from "preact/hooks";
-import { type Query, get, graphPath, path, send } from "../api";
-import { download, plural } from "../format";
+import { type Query, get, graphPath, path } from "../api";
+import { plural } from "../format";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Change, Counts, Heading, TypeName, totals } from "../parts";
 import { RefChoices, RefField } from "../refs";
 import { setSearch, usePlace } from "../router";
+import { SaveButton, curlOf } from "../saving";
 import type { Diff, EntityChange, TypeChanges } from "../wire";
 
 const Drawing = lazy(() => import("../drawing").then((m) => m.DiffDrawing));
 const PAGE = 500;
 const DRAWN = 2000;
+const LINES = "application/x-ndjson";
 
 export function DiffView({ graph }: ViewProps) {
   const search = usePlace().search;
@@ -117,13 +119,13 @@ function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
   const [next, setNext] = useState<string | number | null>(null);
   const key = JSON.stringify([graph, query, drawn]);
   const page = useLoad(key, async (signal) => {
-    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", limit: drawn ? DRAWN : PAGE }), signal);
+    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", numbers: "safe", limit: drawn ? DRAWN : PAGE }), signal);
     setMore([]);
     setNext(found.next);
     return found;
   });
   const readMore = async () => {
-    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", limit: PAGE, cursor: next }));
+    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", numbers: "safe", limit: PAGE, cursor: next }));
     setMore((old) => [...old, ...(found.entities ?? [])]);
     setNext(found.next);
   };
@@ -131,6 +133,7 @@ function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
     <Show of={page} what="the changed entities">
       {(diff) => {
         const entities = [...(diff.entities ?? []), ...more];
+        const all = path(graphPath(graph, "/diff"), { ...query, view: "entities" });
         return (
           <>
             <div class={drawn ? "beside" : ""}>
@@ -151,19 +154,11 @@ function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
               </p>
             )}
             <p>
-              <button class="quiet" onClick={() => void save(graph, query)}>
-                Download all as JSON lines
-              </button>
+              <SaveButton quiet label="Download all as JSON lines" url={all} options={{ headers: { Accept: LINES } }} name="diff.jsonl" command={curlOf(all, LINES, "diff.jsonl")} />
             </p>
           </>
         );
       }}
     </Show>
   );
-}
-
-/** Fetch the whole diff as lines and save it. */
-async function save(graph: string, query: Query): Promise<void> {
-  const response = await send(path(graphPath(graph, "/diff"), { ...query, view: "entities" }), { headers: { Accept: "application/x-ndjson" } });
-  download("diff.jsonl", await response.blob(), "application/x-ndjson");
 }

@@ -171,7 +171,7 @@ export function parseValue(text: string | null, type: string): Json {
     return text.trim().length > 15 ? text.trim() : Number(text);
   }
   if (/^F(32|64)$/.test(bare)) {
-    if (text.trim() === "" || Number.isNaN(Number(text))) throw new Error("no number");
+    if (text.trim() === "" || !Number.isFinite(Number(text))) throw new Error("no number");
     return Number(text);
   }
   if (bare === "Bool") return text === "true";

@@ -1,16 +1,17 @@
 /** One entity: its properties, its neighbours by edge type, and its history with a way back. */
 
 import { useState } from "preact/hooks";
-import { get, graphPath, path, routePath, send } from "../api";
-import { count, download, plural } from "../format";
-import { Empty, Show, useLoad } from "../loading";
+import { get, routePath } from "../api";
+import { count, plural } from "../format";
+import { Empty, Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { type Moment, momentKey, momentOf } from "../moment";
 import { CommitLine, Heading, TypeName, Value, entityPath, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
+import { SaveButton, curlOf } from "../saving";
 import { Revert } from "./commits";
 import { EditForm } from "./edit";
-import type { Degree, Diff, Entity, HistoryEntry, Json, Neighbours } from "../wire";
+import type { Catalog, Degree, Diff, Entity, HistoryEntry, Neighbours } from "../wire";
 
 export function EntityView({ graph, rest, actions, actor }: ViewProps) {
   const [kind = "node", type = "", ...ids] = rest;
@@ -43,9 +44,12 @@ export function EntityView({ graph, rest, actions, actor }: ViewProps) {
                     <dt>
                       {name} <code class="type-of">{found.types[name]}</code>
                     </dt>
-                    <dd>{found.types[name]?.startsWith("Blob") ? <BlobLink graph={graph} query={query} name={name} value={value} /> : <Value value={value} />}</dd>
+                    <dd>
+                      <Value value={value} />
+                    </dd>
                   </>
                 ))}
+                <Blobs graph={graph} query={query} kind={kind} />
               </dl>
             </section>
             {found.degrees && (
@@ -127,7 +131,7 @@ const SIGNS = { inserted: ["+", "came"], updated: ["~", "changed"], deleted: ["â
 function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload, at }: HistoryProps) {
   const [made, setMade] = useState<string | null>(null);
   const history = useLoad(`${graph} ${kind} ${type} ${id} ${branch} ${at ?? ""} history`, (signal) =>
-    get<{ entries: HistoryEntry[]; next: string | null }>(routePath(graph, "/entity/history", { entity: kind === "edge" ? "edge" : "node", type, id, branch, at, limit: 50 }), signal),
+    get<{ entries: HistoryEntry[]; next: string | null }>(routePath(graph, "/entity/history", { entity: kind === "edge" ? "edge" : "node", type, id, branch, at, limit: 50, numbers: "safe" }), signal),
   );
   return (
     <section>
@@ -206,12 +210,30 @@ function EntryActions({ graph, entry, then, mayRevert, done }: EntryProps) {
   );
 }
 
-/** A blob is only ever downloaded: it is never shown as a page. */
-function BlobLink({ graph, query, name, value }: { readonly graph: string; readonly query: { readonly type: string; readonly id: string }; readonly name: string; readonly value: Json }) {
-  if (value === null) return <span class="null">null</span>;
-  const save = async () => {
-    const response = await send(path(graphPath(graph, "/blob"), { ...query, numbers: null, property: name }), { headers: { Accept: "*/*" } });
-    download(`${query.id}-${name}`, await response.blob(), "application/octet-stream");
-  };
-  return <button onClick={() => void save()}>Download</button>;
+/** The blobs of an entity. Reads leave them out, so the schema says which there are; each is only ever saved. */
+function Blobs({ graph, query, kind }: { readonly graph: string; readonly query: { readonly type: string; readonly id: string } & Moment; readonly kind: string }) {
+  const { type, id, branch, at } = query;
+  const catalog = useLoad(`${graph} ${branch} ${at ?? ""} catalog`, (signal) => get<Catalog>(routePath(graph, "/schema", { view: "catalog", branch, at }), signal));
+  const own = (kind === "edge" ? catalog.data?.edges : catalog.data?.nodes)?.find((each) => each.name === type);
+  return (
+    <>
+      {catalog.error && <Failure error={catalog.error} retry={catalog.reload} />}
+      {own?.properties
+        .filter((property) => property.type.startsWith("Blob"))
+        .map((property) => {
+          const url = routePath(graph, "/blob", { entity: kind === "edge" ? "edge" : "node", type, id, property: property.name, branch, at });
+          const name = `${id.slice(0, 60)}-${property.name}.bin`;
+          return (
+            <>
+              <dt>
+                {property.name} <code class="type-of">{property.type}</code>
+              </dt>
+              <dd>
+                <SaveButton label={`Download ${property.name}`} url={url} options={{ headers: { Accept: "*/*" } }} name={name} command={curlOf(url, "*/*", name)} />
+              </dd>
+            </>
+          );
+        })}
+    </>
+  );
 }

@@ -2,14 +2,16 @@
 
 import { lazy, Suspense } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, graphPath, post, routePath, send, to } from "../api";
+import { get, graphPath, post, routePath, to } from "../api";
 import { count, download, plural } from "../format";
 import { Copy, Empty, Failure, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { type Moment, momentKey, momentOf } from "../moment";
-import { Heading, Id, Table } from "../parts";
+import { Heading, Id } from "../parts";
 import { RefChoices, RefField } from "../refs";
 import { Link, navigate, setSearch, usePlace, view } from "../router";
+import { SaveButton } from "../saving";
+import { Table } from "../table";
 import { type Parameter, parametersOf, toCommand, toCurl, toPython } from "../signature";
 import { parseValue } from "./edit";
 import type { Catalog, Json, Problem, QueryResult, StoredQuery } from "../wire";
@@ -18,7 +20,6 @@ const Editor = lazy(() => import("../editor").then((m) => m.Editor));
 const PAGE = 1000;
 const LONGEST = 4000;
 const LARGEST_JSON = 256 * 1024;
-const LARGEST_DOWNLOAD = 64 * 1024 * 1024;
 const DRAFT = "omnigraph-draft";
 const FIRST = "query first() {\n  match { $x: TYPE }\n  return { $x.* }\n  limit 20\n}";
 
@@ -260,51 +261,18 @@ function findNode({ text, result }: Frame, catalog: Catalog): string | null {
 }
 
 function Downloads({ graph, frame, result }: { readonly graph: string; readonly frame: Frame; readonly result: QueryResult }) {
-  const [error, setError] = useState<Error | null>(null);
-  const [isTooLarge, setTooLarge] = useState(false);
-  const fetchAll = async (accept: string, name: string) => {
-    setError(null);
-    try {
-      const body = { query: frame.text, params: frame.params, branch: frame.moment.branch, at: frame.moment.at ?? result.commit };
-      const response = await send(graphPath(graph, "/query"), { body, method: "POST", headers: { Accept: accept } });
-      const parts: Uint8Array<ArrayBuffer>[] = [];
-      let size = 0;
-      const reader = response.body?.getReader();
-      for (let piece = await reader?.read(); piece && !piece.done; piece = await reader?.read()) {
-        parts.push(piece.value as Uint8Array<ArrayBuffer>);
-        size += piece.value.length;
-        if (size > LARGEST_DOWNLOAD) {
-          await reader?.cancel();
-          return setTooLarge(true);
-        }
-      }
-      download(name, new Blob(parts), accept);
-    } catch (failed) {
-      setError(failed as Error);
-    }
-  };
-  const json = () => {
-    const text = JSON.stringify(result.rows, null, 2);
-    if (result.next || text.length > LARGEST_JSON) void fetchAll("application/x-ndjson", "result.jsonl");
-    else download("result.json", text, "application/json");
+  const body = { query: frame.text, params: frame.params, branch: frame.moment.branch, at: frame.moment.at ?? result.commit };
+  const command = toCommand({ graph, query: frame.text, params: frame.params, moment: frame.moment });
+  const whole = (accept: string) => ({ url: graphPath(graph, "/query"), options: { body, method: "POST", headers: { Accept: accept } }, quiet: true });
+  const shown = () => {
+    const text = result.next ? null : JSON.stringify(result.rows, null, 2);
+    return text === null || text.length > LARGEST_JSON ? null : { name: "result.json", text };
   };
   return (
     <>
-      <button class="quiet" onClick={json}>
-        JSON
-      </button>
-      <button class="quiet" onClick={() => void fetchAll("text/csv", "result.csv")}>
-        CSV
-      </button>
-      <button class="quiet" onClick={() => void fetchAll("application/vnd.apache.arrow.stream", "result.arrows")}>
-        Arrow
-      </button>
-      {error && <Failure error={error} />}
-      {isTooLarge && (
-        <p class="notice">
-          More than 64 MiB: use the command instead. <Copy text={`${toCommand({ graph, query: frame.text, params: frame.params, moment: frame.moment })} --format csv`} label="Copy the command" />
-        </p>
-      )}
+      <SaveButton label="JSON" {...whole("application/x-ndjson")} shown={shown} name="result.jsonl" command={`${command} --format jsonl`} />
+      <SaveButton label="CSV" {...whole("text/csv")} name="result.csv" command={`${command} --format csv`} />
+      <SaveButton label="Arrow" {...whole("application/vnd.apache.arrow.stream")} name="result.arrows" command={toCurl({ graph, query: frame.text, params: frame.params, moment: frame.moment })} />
     </>
   );
 }

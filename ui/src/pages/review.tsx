@@ -5,8 +5,9 @@ import { branchPath, get, graphPath, post, remove, routePath, to } from "../api"
 import { plural, valueText } from "../format";
 import { Copy, Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
-import { Heading, Table, TypeName, Value, entityPath } from "../parts";
+import { Heading, TypeName, Value, entityPath } from "../parts";
 import { Link, navigate, usePlace, view } from "../router";
+import { Table } from "../table";
 import { WriteButton, newKey } from "../writing";
 import { Changes } from "./diff";
 import type { Conflict, Json, MergeAnswer, QueryResult, StoredQuery } from "../wire";
@@ -19,7 +20,7 @@ export function Review({ graph, rest, actions }: ViewProps) {
   const branch = rest.join("/");
   const into = usePlace().search.get("into") || "main";
   const preview = useLoad(`${graph} ${branch} ${into}`, (signal) =>
-    post<MergeAnswer>(...to(graph, "/merges", { source: branch, target: into, dry_run: true }), { signal }),
+    post<MergeAnswer>(...to(graph, "/merges", { source: branch, target: into, dry_run: true, numbers: "safe" }), { signal }),
   );
   return (
     <>
@@ -160,6 +161,8 @@ function typedValues(conflict: Conflict, typed: Readonly<Record<string, string>>
     Object.entries(typed).map(([name, text]) => {
       const like = conflict.ours?.[name] ?? conflict.theirs?.[name] ?? conflict.base?.[name];
       if (text === "null") return [name, null];
+      // An integer that a number would round is sent as the text that it is.
+      if (typeof like === "number" && /^-?\d{16,}$/.test(text.trim())) return [name, text.trim()];
       if (typeof like === "number" && text.trim() !== "" && Number.isFinite(Number(text))) return [name, Number(text)];
       if (typeof like === "boolean") return [name, text === "true"];
       return [name, typeof like === "object" ? (JSON.parse(text) as Json) : text];
@@ -263,7 +266,7 @@ function Checks({ graph, branch }: { readonly graph: string; readonly branch: st
     const wanted = queries.filter((query) => query.name.startsWith("check_") && !query.mutation);
     return Promise.all(
       wanted.map(async (query) => {
-        const answer = await post<QueryResult>(graphPath(graph, `/queries/${query.name}`), { branch, limit: 100 }, { signal }).catch((error: Error) => error);
+        const answer = await post<QueryResult>(graphPath(graph, `/queries/${query.name}`), { branch, limit: 100, numbers: "safe" }, { signal }).catch((error: Error) => error);
         return { query, answer };
       }),
     );

@@ -17,7 +17,17 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.read.changes import Diff
 from omnigraph.server.access import Action, RouteAsk, ask_all
 from omnigraph.server.calls import ARROW, JSON, NDJSON, Answer, Route, ServerCall
-from omnigraph.server.messages import Count, RequestModel, commit_to_wire, id_of, join_chunks, read_txn, write_arrow
+from omnigraph.server.messages import (
+    Count,
+    Numbers,
+    RequestModel,
+    commit_to_wire,
+    id_of,
+    join_chunks,
+    read_txn,
+    to_safe_numbers,
+    write_arrow,
+)
 
 _COMMITS: Final = 10_000
 _ANCESTORS: Final = 200
@@ -76,6 +86,7 @@ class DiffFields(RequestModel):
     view: Literal["summary", "entities"] = "summary"
     limit: Count = _ENTITIES
     cursor: Count = 0
+    numbers: Numbers = "native"
 
 
 def list_branch_commits(call: ServerCall) -> Answer:
@@ -199,7 +210,10 @@ def _compute_diff(call: ServerCall, asked: DiffFields, types: Collection[str] | 
 
 
 def _list_records(diff: Diff, asked: DiffFields) -> Iterator[dict[str, Json]]:
-    return (record for record in diff.records() if asked.op is None or record["op"] in asked.op)
+    records = (record for record in diff.records() if asked.op is None or record["op"] in asked.op)
+    if asked.numbers == "native":
+        return records
+    return (cast("dict[str, Json]", to_safe_numbers(record)) for record in records)
 
 
 _G: Final = "/graphs/{graph_id}"

@@ -16,6 +16,7 @@ from omnigraph.server.access import Action, RouteAsk, ask_all, ask_graph
 from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.errors import conflict_to_wire, to_snake_case
 from omnigraph.server.messages import (
+    Numbers,
     RequestModel,
     WriteFields,
     branch_to_wire,
@@ -23,6 +24,7 @@ from omnigraph.server.messages import (
     made_commit_to_wire,
     read_txn,
     tag_to_wire,
+    to_safe_numbers,
 )
 from omnigraph.write.merge import Counts, MergeResult
 
@@ -47,6 +49,7 @@ class _ReconcileFields(WriteFields):
     prefer: Literal["ours", "theirs"] | None = None
     resolve: dict[str, Any] | None = None
     dry_run: bool = False
+    numbers: Numbers = "native"
 
 
 class MergeFields(_ReconcileFields):
@@ -130,7 +133,7 @@ def merge_branches(call: ServerCall) -> Answer:
             key=call.key,
         )
     deleted = asked.delete_branch and result.branch_kept is None and not asked.dry_run
-    fields = {"source": asked.source, "target": asked.branch, **_merge_to_wire(call, result, asked.branch)}
+    fields = {"source": asked.source, "target": asked.branch, **_merge_to_wire(call, result, asked)}
     return Answer({**fields, "branch_deleted": deleted, "branch_kept": result.branch_kept}, id_of(result.commit))
 
 
@@ -152,7 +155,7 @@ def revert_commit(call: ServerCall) -> Answer:
             txn=read_txn(asked.txn),
             key=call.key,
         )
-    fields = {"source": asked.commit, "target": asked.branch, **_merge_to_wire(call, result, asked.branch)}
+    fields = {"source": asked.commit, "target": asked.branch, **_merge_to_wire(call, result, asked)}
     return Answer(fields, id_of(result.commit))
 
 
@@ -173,9 +176,10 @@ def _conceal_conflicts(call: ServerCall, branch: str) -> Generator[None]:
         raise
 
 
-def _merge_to_wire(call: ServerCall, result: MergeResult, branch: str) -> dict[str, Json]:
-    _check_conflicts(call, result.conflicts, branch)
-    hidden = call.gate.hidden_types(call.graph.graph.schema.catalog, branch)
+def _merge_to_wire(call: ServerCall, result: MergeResult, asked: MergeFields | RevertFields) -> dict[str, Json]:
+    _check_conflicts(call, result.conflicts, asked.branch)
+    hidden = call.gate.hidden_types(call.graph.graph.schema.catalog, asked.branch)
+    conflicts: list[Json] = [conflict_to_wire(conflict, call.graph.edge_types) for conflict in result.conflicts]
     outcome: dict[str, Json] = {} if result.conflicts else {"outcome": to_snake_case(str(result.outcome))}
     return {
         **outcome,
@@ -196,7 +200,7 @@ def _merge_to_wire(call: ServerCall, result: MergeResult, branch: str) -> dict[s
             if TableKey.of_edge(name) not in hidden
         },
         "types_hidden": bool(hidden),
-        "conflicts": [conflict_to_wire(conflict, call.graph.edge_types) for conflict in result.conflicts],
+        "conflicts": [to_safe_numbers(each) for each in conflicts] if asked.numbers == "safe" else conflicts,
     }
 
 

@@ -24,6 +24,7 @@ from omnigraph.server.messages import (
     join_chunks,
     list_types,
     rows_to_wire,
+    to_safe_numbers,
     values_to_json,
     write_arrow,
 )
@@ -91,6 +92,7 @@ class HistoryFields(ReadPlace):
     id: str
     limit: Annotated[int, Field(ge=0, le=_MOST_REVISIONS)] = _REVISIONS
     before: str | None = None
+    numbers: Numbers = "native"
 
 
 class ExportFields(ReadPlace):
@@ -222,6 +224,8 @@ def list_history(call: ServerCall) -> Answer:
         for each in shown
     ]
     following = shown[-1].commit.id if shown and len(found) > asked.limit else None
+    if asked.numbers == "safe":
+        entries = [to_safe_numbers(entry) for entry in entries]
     return Answer({"entries": entries, "next": following, "branch": snapshot.branch, "commit": commit}, commit)
 
 

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-TYK44MGX.js";import"./chunk-5ZFLWWSS.js";import"./chunk-AWKA3N4X.js";import"./chunk-MIVZGG4Z.js";import"./chunk-JKRLW4X5.js";import"./chunk-SBMRNYCM.js";import"./chunk-TMNY6ORA.js";import"./chunk-SQE76S5B.js";export{a as Commits,b as Revert};
