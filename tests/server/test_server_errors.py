@@ -14,12 +14,12 @@ import pytest
 from omnigraph.deadlines import Deadline, check_deadline
 from omnigraph.errors import Cancelled, LimitError, StorageError, TooManyRequests
 from omnigraph.graph import Graph
-from omnigraph.server import Limits, Role, calls
+from omnigraph.server import Limits, Role, dispatch
 from omnigraph.server.access.gate import ROLE_ACTIONS
 from omnigraph.server.admission import Admission
-from omnigraph.server.calls import run_watched
 from omnigraph.server.errors import find_status
 from omnigraph.server.routes import ROUTES
+from omnigraph.server.work_threads import run_watched
 from tests.server.client import Client, error_of
 from tests.server.conftest import LIMITS, Serve
 
@@ -154,7 +154,7 @@ PATHS = {route: route.path.replace("{graph_id}", "brain").replace(":path", "") f
 
 
 def test_no_route_answers_before_it_knows_who_asks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_work", be_defective)
+    monkeypatch.setattr(dispatch, "_work", be_defective)
     stranger = client.__class__(client.hosting, client.http, client.runner, None)
     for route, path in PATHS.items():
         if route.is_public:
@@ -168,7 +168,7 @@ def test_no_route_answers_before_it_knows_who_asks(client: Client, monkeypatch: 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_a_role_is_a_ceiling(client: Client, role: Role, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_work", be_defective)
+    monkeypatch.setattr(dispatch, "_work", be_defective)
     holder = client.with_role(role, f"act-{role}")
     for route, path in PATHS.items():
         asked = {ask.action for ask in route.access.asks if not ask.is_conditional}

@@ -15,8 +15,8 @@ import pytest
 
 import omnigraph
 from omnigraph.policy import load_policy
-from omnigraph.server import Role, ServedGraph, ServerSettings, calls, create_token, read_query_folder
-from omnigraph.server.calls import Answer, ServerCall
+from omnigraph.server import Role, ServedGraph, ServerSettings, create_token, dispatch, read_query_folder
+from omnigraph.server.calls import Answer, Route, ServerCall
 from omnigraph.server.config.config_file import read_config
 from omnigraph.server.routes import ROUTES
 from tests.server.client import Client, open_client
@@ -122,11 +122,11 @@ def no_secret(answer: httpx.Response) -> httpx.Response:
 def test_who_has_no_right_gets_no_further_than_the_gate(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
-    def work(route: calls.Route, _call: ServerCall, _deadline: object) -> tuple[Answer, bytes]:
+    def work(route: Route, _call: ServerCall, _deadline: object) -> tuple[Answer, bytes, None]:
         ran.append(route.path)
-        return Answer(), b"{}"
+        return Answer(), b"{}", None
 
-    monkeypatch.setattr(calls, "_work", work)
+    monkeypatch.setattr(dispatch, "_work", work)
     for route in ROUTES:
         if route.access.level != "graph":
             continue

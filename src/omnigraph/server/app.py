@@ -23,8 +23,9 @@ from ulid import ULID
 
 from omnigraph.errors import NotFound, OmniGraphError, ServerUnavailable, Unauthorized
 from omnigraph.server.access import Token, answer_preflight, check_origin, find_address, make_cors_headers
-from omnigraph.server.calls import Route, answer_request, error_response
+from omnigraph.server.calls import Route
 from omnigraph.server.config import LOOPBACK
+from omnigraph.server.dispatch import answer_request, error_response
 from omnigraph.server.errors import ErrorContext, RequestError
 from omnigraph.server.hosting import Hosting, ServerState
 from omnigraph.server.mcp import McpResponse, connect_app, make_tool_server
@@ -159,7 +160,7 @@ def _list_methods(app: FastAPI, scope: Scope) -> set[str]:
 
 
 class DirectRoutes:
-    """Finds most routes by their path without a search: those that have no parameter but the graph.
+    """Finds most routes by their path without a search: those that have no parameter, or only the graph.
 
     The router of the application finds the others, and says what is wrong with paths and methods that nobody has.
     """
@@ -171,7 +172,8 @@ class DirectRoutes:
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
         """Return a route and the parameters in its path."""
         if not path.startswith("/graphs/"):
-            return None
+            fixed = self._routes.get((method, path))
+            return None if fixed is None else (fixed, {})
         graph_id, slash, rest = path[len("/graphs/") :].partition("/")
         route = self._routes.get((method, f"/graphs/{_GRAPH}{slash}{rest}")) if graph_id else None
         return None if route is None else (route, {"graph_id": graph_id})

@@ -242,6 +242,13 @@ class Gate:
         actions = dict.fromkeys(ask.action for ask in access.asks if not ask.is_conditional)
         self.check([self.question(action) for action in actions])
 
+    def needs_look_up(self, access: RouteAccess, look_up: FieldLookup) -> bool:
+        """Whether a request names a commit or a tag: it has to be looked up to know whose branch is asked for."""
+        if self.policy is None:
+            return False
+        refs = {ask.ref for ask in access.asks if ask.ref is not None}
+        return bool(refs - {PLACE}) or (PLACE in refs and any(look_up(name) is not None for name in ("at", "snapshot")))
+
     def check_branches(self, access: RouteAccess, look_up: FieldLookup, graph: Graph) -> None:
         """Ask the branches that a request names, before anything of them is read."""
         for ask in access.asks:

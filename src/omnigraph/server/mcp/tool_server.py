@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any, Final, cast
 
@@ -39,7 +38,7 @@ from omnigraph.server.mcp.arguments import InvokeArguments
 from omnigraph.server.mcp.graph_client import FailedRequest, GraphClient, ToolRequest
 from omnigraph.server.mcp.prompts import INSTRUCTIONS, PROMPTS, find_prompt
 from omnigraph.server.mcp.tools import ROWS_SCHEMA, TOOLS, WRITTEN, GraphTool, make_output_schema, make_tool
-from omnigraph.server.messages import build_model, to_safe_numbers
+from omnigraph.server.messages import RELEASE, build_model, to_safe_numbers
 from omnigraph.server.openapi import make_json_schema
 
 MOST_BYTES: Final = 256 * 1024
@@ -51,7 +50,7 @@ def make_tool_server(client: GraphClient, settings: AgentSettings) -> Server[Any
     tools = ToolSession(client, settings)
     return Server(
         "omnigraph",
-        version=version("omnigraph"),
+        version=RELEASE,
         title=f"OmniGraph: {client.graph_id}",
         instructions=INSTRUCTIONS,
         on_list_tools=tools.list_tools,

@@ -23,6 +23,7 @@ from omnigraph.server.messages.streams import CountedStream, send_chunks
 from omnigraph.server.messages.uploads import UploadedInput, open_archive, open_lines
 from omnigraph.server.messages.wire import (
     CHUNK_BYTES,
+    RELEASE,
     WIRE_VERSION,
     branch_to_wire,
     catalog_to_wire,
@@ -46,6 +47,7 @@ __all__ = [
     "CHUNK_BYTES",
     "JSON",
     "KEY_HEADER",
+    "RELEASE",
     "WIRE_VERSION",
     "Count",
     "CountedStream",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Final
 from uuid import uuid4
 
-import anyio.to_thread
 from starlette.requests import Request
 
 from omnigraph.server.config import Limits
 from omnigraph.server.errors import RequestError
 from omnigraph.server.messages.requests import RequestModel, build_model, parse_json_body
+from omnigraph.server.work_threads import run_in_thread
 
 JSON: Final = "application/json"
 
@@ -87,7 +88,7 @@ async def save_upload(request: Request, limits: Limits, folder: Path) -> Path:
     try:
         with path.open("xb") as file:
             async for part in _read_parts(request, limits, limits.load_bytes):
-                await anyio.to_thread.run_sync(file.write, part)
+                await run_in_thread(partial(file.write, part))
     except BaseException:
         path.unlink(missing_ok=True)
         raise

@@ -7,6 +7,7 @@ import math
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from importlib.metadata import version
 from io import RawIOBase, StringIO
 from typing import Final, cast
 
@@ -29,6 +30,8 @@ from omnigraph.storage.arrow_schema import arrow_type
 
 WIRE_VERSION: Final = "0.8.0"
 """The release whose clients understand our answers."""
+RELEASE: Final = version("omnigraph")
+"""The release of this server. Asking for it reads a file: once is enough."""
 _LARGEST_SAFE: Final = 2**53 - 1
 CHUNK_BYTES: Final = 1 << 20
 """About how many bytes of a stream are sent at once."""

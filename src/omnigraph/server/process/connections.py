@@ -23,6 +23,7 @@ else:
 
 HEADER_BYTES: Final = 64 << 10
 """The request line and the headers together."""
+_STATUS_LINE: Final = b"HTTP/1.1 "
 _WORDS: Final = {
     400: ("bad_http", "this is not a request of HTTP/1.1", "see RFC 9112"),
     408: ("headers_too_slow", "the headers did not arrive in time", "send them at once"),
@@ -42,6 +43,69 @@ def make_protocol(find_seconds: Callable[[], float]) -> type[asyncio.Protocol]:
     return Connection
 
 
+class _JoinedWrites(asyncio.Transport):
+    """Sends the head of an answer together with the first bytes of its body: in one packet, by one system call.
+
+    uvicorn writes them one after the other. A head whose body comes later is sent without it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+        self._flush_soon: asyncio.Handle | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes, or keep a head until the bytes after it are there."""
+        if self._head is not None:
+            self._forget_flush()
+            head, self._head = self._head, None
+            self._transport.write(b"".join((head, data)))
+        elif bytes(data[: len(_STATUS_LINE)]) == _STATUS_LINE:
+            self._head = bytes(data)
+            self._flush_soon = self._loop.call_soon(self._flush)
+        else:
+            self._transport.write(data)
+
+    def _flush(self) -> None:
+        self._forget_flush()
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._transport.write(head)
+
+    def _forget_flush(self) -> None:
+        if self._flush_soon is not None:
+            self._flush_soon.cancel()
+            self._flush_soon = None
+
+    def close(self) -> None:
+        """Send what is kept, and end the connection after it."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._forget_flush()
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """Whether the connection ends."""
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """Return what is known of the connection, such as its addresses."""
+        return cast("object", self._transport.get_extra_info(name, default))
+
+    def pause_reading(self) -> None:
+        """Take no bytes for now."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take bytes again."""
+        self._transport.resume_reading()
+
+
 class _GuardedConnection(_Protocol):
     """A connection that ends if the headers of a request do not arrive in time, or are too large."""
 
@@ -55,7 +119,7 @@ class _GuardedConnection(_Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
-        super().connection_made(transport)
+        super().connection_made(_JoinedWrites(transport, self.loop))
         self._wait()
 
     def data_received(self, data: bytes) -> None:

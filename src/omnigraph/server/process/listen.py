@@ -39,6 +39,9 @@ _BACKLOG: Final = 2048
 _POLL_SECONDS: Final = 0.02
 _EXTRA_SECONDS: Final = 5.0
 _FOLLOW_SECONDS: Final = 1.0
+_SWITCH_SECONDS: Final = 0.0005
+"""How long a thread keeps the interpreter while others wait. With the default of 5 ms, the event loop waits that long
+behind each busy thread, several times in one request: too long for a probe of health."""
 _log = logging.getLogger("omnigraph.server")
 
 
@@ -182,6 +185,7 @@ class _DrainingServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, hosting: Hosting, *, is_worker: bool = False) -> None:
         super().__init__(config)
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._hosting = hosting
         self._is_worker = is_worker
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Final
 
 from omnigraph.errors import Json, Unauthorized
@@ -13,7 +12,15 @@ from omnigraph.manifest.rows import MAIN
 from omnigraph.server.access import ANY_TOKEN, PUBLIC, Action, Gate, ask_graph, ask_place, ask_server, list_actions
 from omnigraph.server.calls import Answer, Route, ServerCall, make_gate
 from omnigraph.server.config import ServedGraph
-from omnigraph.server.messages import WIRE_VERSION, ReadPlace, RequestModel, id_of, info_to_wire, snapshot_to_wire
+from omnigraph.server.messages import (
+    RELEASE,
+    WIRE_VERSION,
+    ReadPlace,
+    RequestModel,
+    id_of,
+    info_to_wire,
+    snapshot_to_wire,
+)
 from omnigraph.server.request_log import METRICS_TYPE
 
 
@@ -24,9 +31,9 @@ def get_health(call: ServerCall) -> Answer:
         {
             "status": "ok",
             "version": WIRE_VERSION,
-            "server_version": version("omnigraph"),
+            "server_version": RELEASE,
             "internal_schema_version": max(formats, default=0),
-            "source_version": version("omnigraph"),
+            "source_version": RELEASE,
         }
     )
 

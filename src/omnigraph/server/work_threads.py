@@ -1,0 +1,126 @@
+"""Threads in which requests do their work, so that the event loop never waits for it.
+
+Handing a job over and back wakes one thread and the event loop once each. With jobs of a millisecond that is what the
+server costs, so there is nothing else in between. How many jobs run at once is the matter of admission.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from typing import Final, Generic, TypeVar, cast
+
+from anyio import CancelScope
+from starlette.types import Receive
+
+from omnigraph.deadlines import Deadline
+
+Value = TypeVar("Value")
+
+_MOST_IDLE: Final = 16
+"""Threads that wait for a job. Others end with theirs."""
+_PATIENCE_SECONDS: Final = 0.05
+"""How long a job runs before somebody looks whether its client is still there: most are over before."""
+
+
+class _Job(Generic[Value]):
+    """A function to run, and the future of the event loop that waits for it."""
+
+    def __init__(self, function: Callable[[], Value]) -> None:
+        self._function = function
+        self._context: Context = copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._value: Value | None = None
+        self._error: BaseException | None = None
+        self._is_over = False
+        self._waiter = self._loop.create_future()
+
+    def run(self) -> None:
+        """Run the function, in a thread."""
+        try:
+            self._value = self._context.run(self._function)
+        except BaseException as error:  # noqa: BLE001  whoever waits raises it
+            self._error = error
+        # The loop is closed if the server was told to stop at once.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._end)
+
+    async def wait(self) -> Value:
+        """Wait for the function. Who is cancelled meanwhile still waits: the work uses what its caller holds."""
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            with CancelScope(shield=True):
+                while not self._is_over:
+                    self._waiter = self._loop.create_future()
+                    await self._waiter
+            raise
+        if self._error is not None:
+            raise self._error
+        return cast("Value", self._value)
+
+    def _end(self) -> None:
+        self._is_over = True
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _WorkThreads:
+    """Threads that take jobs from a queue. A new one is started if all are busy."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._guard = threading.Lock()
+        self._idle = 0
+
+    def begin(self, run: Callable[[], None]) -> None:
+        """Run a function soon."""
+        with self._guard:
+            is_taken = self._idle > 0
+            self._idle -= is_taken
+        self._jobs.put(run)
+        if not is_taken:
+            threading.Thread(target=self._work, name="omnigraph-work", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get()()
+            with self._guard:
+                if self._idle >= _MOST_IDLE:
+                    return
+                self._idle += 1
+
+
+_threads: Final = _WorkThreads()
+
+
+async def run_in_thread(function: Callable[[], Value]) -> Value:
+    """Run a function in a thread and wait for it."""
+    job = _Job(function)
+    _threads.begin(job.run)
+    return await job.wait()
+
+
+async def run_watched(receive: Receive, deadline: Deadline, function: Callable[[], Value]) -> Value:
+    """Run a function in a thread. If the client goes away meanwhile, cancel the deadline."""
+    loop = asyncio.get_running_loop()
+    watchers: list[asyncio.Task[None]] = []
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        deadline.cancel()
+
+    timer = loop.call_later(_PATIENCE_SECONDS, lambda: watchers.append(loop.create_task(watch())))
+    try:
+        return await run_in_thread(function)
+    finally:
+        timer.cancel()
+        for watcher in watchers:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
