@@ -6,7 +6,7 @@ Held as data of our own, after the tables of the specification. An answer of our
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 Shape: TypeAlias = "type | tuple[type, ...] | dict[str, Shape] | list[Shape]"
 """A type, one of several, an object with at least these fields, or a list of one kind."""
@@ -156,17 +156,19 @@ def find_misfits(value: object, shape: Shape, place: str = "") -> list[str]:
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return [f"{place} is no object"]
-        missing = [f"{place}.{name} is missing" for name in shape if name not in value]
+        found = cast("dict[str, object]", value)
+        missing = [f"{place}.{name} is missing" for name in shape if name not in found]
         return missing + [
             problem
             for name, each in shape.items()
-            if name in value
-            for problem in find_misfits(value[name], each, f"{place}.{name}")
+            if name in found
+            for problem in find_misfits(found[name], each, f"{place}.{name}")
         ]
     if isinstance(shape, list):
         if not isinstance(value, list) or not value:
             return [f"{place} is no list, or has nothing to look at"]
-        return [problem for each in value for problem in find_misfits(each, shape[0], f"{place}[]")]
+        items = cast("list[object]", value)
+        return [problem for each in items for problem in find_misfits(each, shape[0], f"{place}[]")]
     # True is an int in Python, and no number in JSON.
     is_fit = isinstance(value, shape) and (not isinstance(value, bool) or shape is bool)
     return [] if is_fit else [f"{place} is {value!r}"]
