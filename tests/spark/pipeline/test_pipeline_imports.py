@@ -64,3 +64,32 @@ def test_a_dump_of_neo4j_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.Mon
     ends = sorted((str(row["from"]), str(row["to"]), str(row["role"])) for row in rows_of(graph, "ActedIn"))
     assert ends == [("k1", "tt1", "Neo"), ("k1", "tt1", "Neo"), ("k1", "tt2", "Neo"), ("k3", "tt1", "Trinity")]
     assert len(rows_of(graph, "Directed")) == 1
+
+
+TURTLE = """@prefix : <http://e.org/> . @prefix foaf: <http://xmlns.com/foaf/0.1/> .
+:ann a foaf:Person, foaf:Agent ; foaf:name "Ann" ; foaf:age 33 ; foaf:knows :bob, :eve ; foaf:nick "a", "an" .
+:bob a foaf:Person ; foaf:name "Bob"@en ; foaf:homepage <http://bob.org/> ;
+  foaf:knows :ann ; foaf:based_near [ :city "Oslo" ] .
+:acme a foaf:Agent ; foaf:name "Acme" ; foaf:knows :ann .
+:club a foaf:Agent ; foaf:name "Club" .
+"""
+LINES = '<http://e.org/ann> <http://e.org/born> "1990-05-01"^^<http://www.w3.org/2001/XMLSchema#date> .\n' * 2
+
+
+def test_rdf_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    pytest.importorskip("pyoxigraph")
+    monkeypatch.chdir(tmp_path)
+    Path("people.ttl").write_text(TURTLE)
+    Path("more.nt").write_text(LINES)
+    graph = load_proposed(tmp_path, spark, ["people.ttl", "more.nt"])
+    people = {row["iri"]: row for row in rows_of(graph, "Person")}
+    assert set(people) == {"http://e.org/ann", "http://e.org/bob"}
+    ann, bob = people["http://e.org/ann"], people["http://e.org/bob"]
+    assert (ann["name"], ann["age"], ann["nick"], str(ann["born"])) == ("Ann", 33, ["a", "an"], "1990-05-01")
+    assert (ann["knows"], bob["homepage"]) == ("http://e.org/eve", "http://bob.org/")
+    assert sorted(str(row["iri"]) for row in rows_of(graph, "Agent")) == ["http://e.org/acme", "http://e.org/club"]
+    assert [row["city"] for row in rows_of(graph, "Resource")] == ["Oslo"]
+    (near,) = rows_of(graph, "BasedNear")
+    assert (near["from"], near["to"]) == ("http://e.org/bob", rows_of(graph, "Resource")[0]["iri"])
+    assert len(rows_of(graph, "PersonKnowsPerson")) == 2
+    assert len(rows_of(graph, "AgentKnowsPerson")) == 1

@@ -26,6 +26,7 @@ from omnigraph.spark.pipeline.problems import (
     missing_view_of,
     sql_problem,
 )
+from omnigraph.spark.pipeline.rdf_source import RDF, read_triples
 from omnigraph.spark.pipeline.step_recorder import StepRecorder
 
 
@@ -127,6 +128,8 @@ def _read_source(file: PipelineFile, source: PipelineSource, session: SparkSessi
     if source.sql is not None:
         return session.sql(source.sql.value)
     assert source.format is not None
+    if source.format.value.lower() == RDF and source.path is not None:
+        return read_triples(session, file.spark_path(source.path))
     reader = session.read.format(source.format.value)
     for name, option in source.options.items():
         reader = reader.option(name, option.value)

@@ -1,0 +1,267 @@
+"""RDF as a proposed schema and pipeline: classes become node types, predicates properties and edge types.
+
+A subject is a node whose key is its IRI. Its type is the class that the fewest subjects have, which is mostly the most
+special one. A predicate with texts and numbers is a property, one whose objects are subjects an edge type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final, cast
+
+import pyarrow as pa
+
+from omnigraph.errors import NotFound, ParameterError, ValidationError, Violation
+from omnigraph.language.types import Scalar, ValueType
+from omnigraph.pipeline.imports.import_proposal import (
+    ImportedEdge,
+    ImportedNode,
+    ImportedProperty,
+    ImportedSource,
+    ImportedView,
+    ImportProposal,
+    NameRegister,
+    choose_property_name,
+    make_type_name,
+    make_view_name,
+    quote_sql_text,
+)
+from omnigraph.pipeline.imports.rdf_triples import LINES, Triple, find_rdf_ending, parse_lines, parse_rdf
+from omnigraph.storage.columns import Values
+from omnigraph.write.load import convert_texts, expand_path
+
+MAX_TRIPLES: Final = 1_000_000
+"""How many triples are looked at."""
+RDF_TYPE: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+_XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+_UNTYPED: Final = ""
+_SCALARS: Final[Mapping[str, tuple[Scalar, str]]] = {
+    **{f"{_XSD}{name}": (Scalar.I64, "bigint") for name in ("integer", "int", "long", "short", "byte")},
+    **{f"{_XSD}{name}": (Scalar.I64, "bigint") for name in ("nonNegativeInteger", "positiveInteger", "unsignedInt")},
+    **{f"{_XSD}{name}": (Scalar.F64, "double") for name in ("decimal", "double", "float")},
+    f"{_XSD}boolean": (Scalar.BOOL, "boolean"),
+    f"{_XSD}date": (Scalar.DATE, "date"),
+    f"{_XSD}dateTime": (Scalar.DATETIME, "timestamp"),
+}
+
+
+@dataclass(slots=True)
+class _Predicate:
+    """What was seen of one predicate of one class."""
+
+    values: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
+    """The texts of each subject: literals, and IRIs of which nothing is said."""
+    datatypes: set[str | None] = field(default_factory=set["str | None"])
+    languages: set[str] = field(default_factory=set[str])
+    has_literals: bool = False
+    links: Counter[str] = field(default_factory=Counter[str])
+    """How many objects are subjects of each class."""
+    num_left: int = 0
+
+
+def is_rdf(paths: Sequence[str]) -> bool:
+    """Whether one of the files has an ending of RDF."""
+    return any(find_rdf_ending(path) is not None for path in paths)
+
+
+def propose_rdf(paths: Sequence[str]) -> ImportProposal:
+    """Propose types for files of RDF; each path may be a pattern. What cannot be parsed is listed, of all files."""
+    files = {path: expand_path(path) for path in paths}
+    missing = [path for path, found in files.items() if not found]
+    if missing:
+        raise NotFound("; ".join(f"there is no file '{path}'" for path in missing))
+    other = [path for path, found in files.items() if any(find_rdf_ending(each) is None for each in found)]
+    if other:
+        raise ParameterError(f"{', '.join(other)} is no RDF, as the other files are", hint="give one kind of files")
+    triples = _read_triples([each for found in files.values() for each in found])
+    if not triples:
+        raise ParameterError("the files have no triples", hint="there is nothing to propose")
+    return _RdfBuilder(triples[:MAX_TRIPLES], is_complete=len(triples) <= MAX_TRIPLES).build(list(files))
+
+
+def _read_triples(files: Sequence[str]) -> list[Triple]:
+    problems: list[Violation] = []
+
+    def read(file: str) -> Iterator[Triple]:
+        try:
+            if find_rdf_ending(file) in LINES:
+                with Path(file).open("rb") as lines:
+                    yield from parse_lines(file, lines)
+            else:
+                yield from parse_rdf(file, Path(file).read_bytes())
+        except ValidationError as error:
+            problems.extend(error.violations)
+
+    found = list(islice(chain.from_iterable(map(read, files)), MAX_TRIPLES + 1))
+    if problems:
+        raise ValidationError(f"the files have {len(problems):,} problems", problems)
+    return found
+
+
+class _RdfBuilder:
+    """Sorts triples by the classes of their subjects."""
+
+    def __init__(self, triples: Sequence[Triple], *, is_complete: bool) -> None:
+        self._triples = triples
+        self._label = f"{'' if is_complete else 'the first '}{len(triples):,} triples"
+        classes: dict[str, list[str]] = {}
+        for each in triples:
+            classes.setdefault(each.subject, [])
+            if each.predicate == RDF_TYPE:
+                classes[each.subject].append(each.object)
+        counts = Counter(name for names in classes.values() for name in set(names))
+        self._ranked = sorted(counts, key=lambda name: (counts[name], name))
+        rank = {name: place for place, name in enumerate(self._ranked)}
+        self._class_of = {
+            subject: min(names, key=rank.__getitem__) if names else _UNTYPED for subject, names in classes.items()
+        }
+        self._subjects = Counter(self._class_of.values())
+        self._several = {self._class_of[subject] for subject, names in classes.items() if len(set(names)) > 1}
+        register = NameRegister()
+        used = [name for name in (*self._ranked, _UNTYPED) if self._subjects[name]]
+        self._names = {name: register.choose(make_type_name(_local(name), "Resource")) for name in used}
+        self._edge_names = register
+
+    def build(self, paths: Sequence[str]) -> ImportProposal:
+        """Return the proposal."""
+        found = self._collect()
+        sources = [ImportedSource(f"triples_{number}", "rdf", path) for number, path in enumerate(paths, 1)]
+        views = [ImportedView("triples", " UNION ALL ".join(f"SELECT * FROM {each.name}" for each in sources))]  # noqa: S608  it is shown
+        if len(sources) == 1:
+            sources, views = [ImportedSource("triples", "rdf", paths[0])], []
+        ranks = " ".join(f"WHEN {quote_sql_text(name)} THEN {place}" for place, name in enumerate(self._ranked))
+        order = (
+            f"CASE WHEN predicate = {quote_sql_text(RDF_TYPE)} THEN CASE object {ranks} END END" if ranks else "NULL"
+        )
+        chosen = f"coalesce(min_by(object, {order}), '')" if ranks else "''"
+        views.append(
+            ImportedView("subjects", f"SELECT subject, {chosen} AS class FROM triples GROUP BY subject")  # noqa: S608  it is shown
+        )
+        nodes = [self._build_node(name, found.get(name, {}), views) for name in self._names]
+        pairs = Counter(predicate for mine in found.values() for predicate, each in mine.items() for _ in each.links)
+        edges = [
+            self._build_edge(predicate, from_, to, each, views, is_alone=pairs[predicate] == 1)
+            for from_, mine in found.items()
+            for predicate, each in mine.items()
+            for to in each.links
+        ]
+        return ImportProposal(f"RDF ({self._label})", tuple(sources), tuple(views), tuple(nodes), tuple(edges))
+
+    def _collect(self) -> dict[str, dict[str, _Predicate]]:
+        """Return what each class has of each predicate."""
+        found: dict[str, dict[str, _Predicate]] = {}
+        for each in dict.fromkeys(self._triples):
+            if each.predicate == RDF_TYPE:
+                continue
+            mine = found.setdefault(self._class_of[each.subject], {}).setdefault(each.predicate, _Predicate())
+            if each.kind == "literal":
+                mine.has_literals = True
+                mine.values.setdefault(each.subject, set()).add(each.object)
+                mine.datatypes.add(each.datatype)
+                mine.languages |= set() if each.language is None else {each.language}
+            elif each.object in self._class_of:
+                mine.links[self._class_of[each.object]] += 1
+            else:
+                mine.num_left += 1
+                mine.values.setdefault(each.subject, set()).add(each.object)
+                mine.datatypes.add(None)
+        return found
+
+    def _build_node(self, class_: str, predicates: Mapping[str, _Predicate], views: list[ImportedView]) -> ImportedNode:
+        name, count = self._names[class_], self._subjects[class_]
+        text = ValueType(Scalar.STRING)
+        properties = [ImportedProperty("iri", text, "subject", ("the subject",), is_key=True)]
+        columns: list[str] = []
+        if class_ in self._several:
+            kind = ValueType(Scalar.STRING, nullable=True, is_list=True)
+            properties.append(ImportedProperty("classes", kind, "classes", ("all of its rdf:type",)))
+            columns.append(f"{_gather(RDF_TYPE, '', is_list=True)} AS classes")
+        for predicate, seen in predicates.items():
+            if not seen.values:
+                continue
+            own = choose_property_name(_local(predicate), name, [each.name for each in properties])
+            type_, sql, notes = self._choose_type(predicate, seen, count)
+            cast_ = "" if sql is None else sql
+            condition = _only_values(seen)
+            columns.append(f"{_gather(predicate, condition, is_list=type_.is_list, sql=cast_)} AS {own}")
+            properties.append(ImportedProperty(own, type_, own, tuple(notes)))
+        selected = ", ".join(["s.subject", *columns])
+        view = make_view_name(name, "nodes")
+        joined = "LEFT JOIN triples t ON t.subject = s.subject" if columns else ""
+        if any(seen.values and seen.links for seen in predicates.values()):
+            joined += " LEFT JOIN subjects o ON o.subject = t.object AND t.kind <> 'literal'"
+        where = f"WHERE s.class = {quote_sql_text(class_)} GROUP BY s.subject"
+        views.append(ImportedView(view, f"SELECT {selected} FROM subjects s {joined} {where}"))  # noqa: S608  it is shown
+        said = f"<{class_}>" if class_ else "subjects without rdf:type"
+        notes = [f"{said}: {count:,} subject{'' if count == 1 else 's'}"]
+        notes += ["of several classes the one that the fewest subjects have"] if class_ in self._several else []
+        return ImportedNode(name, view, tuple(properties), tuple(notes))
+
+    def _choose_type(self, predicate: str, seen: _Predicate, count: int) -> tuple[ValueType, str | None, list[str]]:
+        """Return the type of a property, the SQL type to cast to, and what was guessed."""
+        notes = [f"<{predicate}>"]
+        scalars = {_SCALARS.get(each or "") for each in seen.datatypes}
+        found = scalars.pop() if len(scalars) == 1 else None
+        if found is not None:
+            texts = sorted({text for each in seen.values.values() for text in each})
+            wrong = convert_texts(cast("Values", pa.array(texts, pa.string())), ValueType(found[0])).mismatches
+            if wrong:
+                notes.append(f"a text, because '{wrong[0].value}' is no {found[0]}")
+                found = None
+        elif len(seen.datatypes) > 1:
+            notes.append("a text, because there are several datatypes")
+        if not seen.has_literals:
+            notes.append("IRIs of which nothing is said")
+        if len(seen.languages) > 1:
+            notes.append(f"texts in {', '.join(sorted(seen.languages))}; the language is not kept")
+        is_list = any(len(each) > 1 for each in seen.values.values())
+        missing = count - len(seen.values)
+        if missing:
+            notes.append(f"missing in {missing:,} of {count:,} subjects")
+        scalar, sql = found or (Scalar.STRING, None)
+        return ValueType(scalar, nullable=bool(missing), is_list=is_list), sql, notes
+
+    def _build_edge(
+        self, predicate: str, from_: str, to: str, seen: _Predicate, views: list[ImportedView], *, is_alone: bool
+    ) -> ImportedEdge:
+        start, end = self._names[from_], self._names[to]
+        plain = make_type_name(_local(predicate), "Link")
+        name = self._edge_names.choose(plain if is_alone else f"{start}{plain}{end}")
+        view = make_view_name(name, "links")
+        sql = (
+            "SELECT DISTINCT t.subject AS source, t.object AS target FROM triples t"  # noqa: S608  it is shown
+            f" JOIN subjects a ON a.subject = t.subject AND a.class = {quote_sql_text(from_)}"
+            f" JOIN subjects b ON b.subject = t.object AND b.class = {quote_sql_text(to)}"
+            f" WHERE t.predicate = {quote_sql_text(predicate)} AND t.kind <> 'literal'"
+        )
+        views.append(ImportedView(view, sql))
+        count = seen.links[to]
+        notes = [f"<{predicate}>: {count:,} triple{'' if count == 1 else 's'}"]
+        if seen.num_left:
+            notes.append(f"IRIs of which nothing is said are texts of {start}, not edges")
+        return ImportedEdge(name, start, end, view, "source", "target", (), tuple(notes))
+
+
+def _only_values(seen: _Predicate) -> str:
+    """Return the condition of triples that are values and not edges."""
+    return " AND (t.kind = 'literal' OR o.subject IS NULL)" if seen.links else ""
+
+
+def _gather(predicate: str, condition: str, *, is_list: bool, sql: str = "") -> str:
+    """Return the expression that gathers the objects of a predicate."""
+    value = f"cast(t.object AS {sql})" if sql else "t.object"
+    given = f"CASE WHEN t.predicate = {quote_sql_text(predicate)}{condition} THEN {value} END"
+    return f"array_sort(collect_set({given}))" if is_list else f"max({given})"
+
+
+def _local(iri: str) -> str:
+    """Return the last part of an IRI: after ``#``, else after the last slash or colon."""
+    for mark in ("#", "/", ":"):
+        head, found, tail = iri.rstrip("#/:").rpartition(mark)
+        if found and tail and head:
+            return tail
+    return iri

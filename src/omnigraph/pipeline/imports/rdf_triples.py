@@ -1,0 +1,143 @@
+"""Read RDF as rows of triples: N-Triples line by line, all other formats file by file, with ``pyoxigraph``.
+
+The rows are the same in every run, so that what is read twice fits together: nodes without a name are numbered in the
+order in which a file has them, and carry its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import pyarrow as pa
+
+from omnigraph.errors import ParameterError, ValidationError, Violation
+from omnigraph.read.rows import require_package
+
+TermKind: TypeAlias = Literal["iri", "blank", "literal"]
+
+TRIPLES: Final = pa.schema(
+    [(name, pa.string()) for name in ("subject", "predicate", "object", "kind", "datatype", "language")]
+)
+"""The columns of triples, for tables and for Spark."""
+LINES: Final = ("nt", "nq")
+"""Formats of which each line can be read alone."""
+_ENDINGS: Final = (*LINES, "ttl", "trig", "n3", "rdf", "owl", "jsonld")
+_STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
+_MAX_SHOWN: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """One statement. A node without a name has a subject such as ``_:people.ttl#1``."""
+
+    subject: str
+    predicate: str
+    object: str
+    kind: TermKind
+    datatype: str | None = None
+    language: str | None = None
+
+    def to_row(self) -> tuple[str | None, ...]:
+        """Return the values of the columns."""
+        return self.subject, self.predicate, self.object, self.kind, self.datatype, self.language
+
+
+def find_rdf_ending(path: str) -> str | None:
+    """Return the ending of a name if it is one of RDF."""
+    ending = Path(path).suffix.lower().removeprefix(".")
+    return ending if ending in _ENDINGS else None
+
+
+def parse_rdf(name: str, data: bytes) -> Iterator[Triple]:
+    """Yield the triples of a file. What cannot be parsed raises :class:`ValidationError`, of N-Triples each line."""
+    ending = find_rdf_ending(name)
+    if ending is None:
+        raise ParameterError(f"'{name}' has no ending of RDF", hint=f"use {', '.join(_ENDINGS)}")
+    if ending in LINES:
+        return parse_lines(name, data.split(b"\n"))
+    return _parse_whole(name, ending, data)
+
+
+def parse_lines(name: str, lines: Iterable[bytes], first: int = 1) -> Iterator[Triple]:
+    """Yield the triples of lines of N-Triples; all lines that are none are reported together."""
+    ending = find_rdf_ending(name) or LINES[0]
+    wrong: list[Violation] = []
+
+    def name_blank(label: str) -> str:
+        return f"_:{Path(name).name}#{label}"
+
+    for number, line in enumerate(lines, first):
+        if not line.strip():
+            continue
+        try:
+            quads = list(_parse(ending, line))
+        except SyntaxError as error:
+            if len(wrong) < _MAX_SHOWN:
+                wrong.append(_describe(name, number, error, line.decode("utf-8", "replace").strip()))
+            continue
+        if not wrong:
+            yield from (_make_triple(quad, name_blank) for quad in quads)
+    if wrong:
+        raise ValidationError(f"{name} cannot be read", wrong)
+
+
+def _parse_whole(name: str, ending: str, data: bytes) -> Iterator[Triple]:
+    numbers: dict[str, int] = {}
+
+    def number(label: str) -> str:
+        return f"_:{Path(name).name}#{numbers.setdefault(label, len(numbers) + 1)}"
+
+    try:
+        yield from (_make_triple(quad, number) for quad in _parse(ending, data))
+    except SyntaxError as error:
+        line = error.lineno or 1
+        text = data.split(b"\n")[line - 1].decode("utf-8", "replace").strip() if error.lineno else ""
+        raise ValidationError(f"{name} cannot be read", [_describe(name, line, error, text)]) from None
+
+
+def _describe(name: str, line: int, error: SyntaxError, text: str) -> Violation:
+    # The message repeats the place, which it counts from the start of what was parsed.
+    return Violation("", "rdf_syntax", error.msg.partition(": ")[2] or error.msg, name, line, value=text)
+
+
+def _parse(ending: str, data: bytes) -> Iterable[Any]:
+    require_package("pyoxigraph")
+    library = cast("Any", import_module("pyoxigraph"))
+    return library.parse(data, format=library.RdfFormat.from_extension("rdf" if ending == "owl" else ending))
+
+
+def _make_triple(quad: Any, name_blank: Callable[[str], str]) -> Triple:
+    subject, value = quad.subject, quad.object
+    about = name_blank(subject.value) if type(subject).__name__ == "BlankNode" else subject.value
+    match type(value).__name__:
+        case "NamedNode":
+            return Triple(about, quad.predicate.value, value.value, "iri")
+        case "BlankNode":
+            return Triple(about, quad.predicate.value, name_blank(value.value), "blank")
+        case "Literal":
+            datatype = value.datatype.value
+            kept = None if datatype == _STRING or value.language else datatype
+            return Triple(about, quad.predicate.value, value.value, "literal", kept, value.language)
+        case other:
+            raise ParameterError(f"a triple has a {other} as its object", hint="triples about triples are not read")
+
+
+def make_batches(triples: Iterable[Triple], num_rows: int = 10_000) -> Iterator[pa.RecordBatch]:
+    """Yield triples as Arrow batches."""
+    rows: list[tuple[str | None, ...]] = []
+    for each in triples:
+        rows.append(each.to_row())
+        if len(rows) == num_rows:
+            yield _to_batch(rows)
+            rows = []
+    if rows:
+        yield _to_batch(rows)
+
+
+def _to_batch(rows: list[tuple[str | None, ...]]) -> pa.RecordBatch:
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=TRIPLES)
