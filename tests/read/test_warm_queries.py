@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.errors import HistoryGone, OmniGraphError
 from omnigraph.graph import Graph
+from omnigraph.language.schema import EdgeType
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.read import query as queries
-from omnigraph.read.frames import Strategy, entity_sets, version_delta
+from omnigraph.read.frames import ExtendedTable, QueryTables, Strategy, entity_sets, version_delta
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.match import scan_nodes
+from omnigraph.read.match import rebuild, scan_nodes, strategy
+from omnigraph.read.match.current_topology import open_topology
 from omnigraph.read.query import QueryOptions, QueryRequest, explain_query, run_query
 from omnigraph.storage import tables
 from omnigraph.storage.tables import Table
@@ -50,14 +52,12 @@ QUESTIONS = {
 }
 
 
-def answer(
-    graph: Graph, cache: Cache, text: str, who: str, branch: str, strategy: Strategy, at: str | None
-) -> list[str]:
+def answer(graph: Graph, cache: Cache, text: str, who: str, branch: str, how: Strategy, at: str | None) -> list[str]:
     """The rows of an answer in a fixed order, computed with a cache of its own."""
     request = QueryRequest(f"query q($who: String) {{ {text} }}", params={"who": who})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queries, "shared_cache", lambda: cache)
-        found = run_query(graph._manifest, request, branch, at, QueryOptions(strategy=strategy))
+        found = run_query(graph._manifest, request, branch, at, QueryOptions(strategy=how))
         return sorted(map(str, found.to_arrow().to_pylist()))
 
 
@@ -74,8 +74,8 @@ class Life:
             for name in names:
                 asked = QUESTIONS[name], who, branch
                 cold = answer(self.graph, Cache(BUDGET), *asked, Strategy.ARRAYS, at)
-                for strategy in (Strategy.ARRAYS, Strategy.AUTO):
-                    assert answer(self.graph, self.warm, *asked, strategy, at) == cold, (name, branch, strategy)
+                for how in (Strategy.ARRAYS, Strategy.AUTO):
+                    assert answer(self.graph, self.warm, *asked, how, at) == cold, (name, branch, how)
 
     def mutate_existing(self, text: str, who: str, other: str, branch: str) -> None:
         """Mutate, unless an edge would end at a node that is gone."""
@@ -141,6 +141,12 @@ EVENTS = st.tuples(
 )
 
 
+def make_rebuilds_cheap(patch: pytest.MonkeyPatch) -> None:
+    """Let every correction pay for a rebuild."""
+    for price in ("_LEAST_SECONDS", "_SECONDS_PER_EDGE", "_SECONDS_PER_NODE"):
+        patch.setattr(rebuild, price, 0.0)
+
+
 def new_life(folder: Path) -> Life:
     graph = omnigraph.init(folder / "life.og", SCHEMA)
     pairs = [(NAMES[at], NAMES[(at * step + step) % 30]) for at in range(30) for step in (1, 2, 7)]
@@ -158,12 +164,17 @@ def new_life(folder: Path) -> Life:
 
 @pytest.mark.costly
 @settings(max_examples=sized(4, 150))
-@given(st.lists(EVENTS, min_size=2, max_size=6), st.booleans())
+@given(st.lists(EVENTS, min_size=2, max_size=6), st.booleans(), st.booleans())
 def test_any_life_is_answered_as_by_a_new_handle(
-    tmp_path_factory: pytest.TempPathFactory, events: list[tuple[str, str, str, str, list[str]]], looks_back: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    events: list[tuple[str, str, str, str, list[str]]],
+    looks_back: bool,
+    rebuilds: bool,
 ) -> None:
     life = new_life(tmp_path_factory.mktemp("life"))
     with pytest.MonkeyPatch.context() as patch:
+        if rebuilds:
+            make_rebuilds_cheap(patch)
         # Few rows pass the thresholds of tables, so bases are also left behind.
         patch.setattr(version_delta, "_FEW_CHANGES", 12)
         # Whoever builds indexes keeps the ends of edges on disk, for those who have nothing in memory.
@@ -176,6 +187,9 @@ def test_any_life_is_answered_as_by_a_new_handle(
             else:
                 UPKEEP[kind](life)
             life.compare(asked, who)
+            if rebuilds:
+                rebuild.wait_for_rebuild()
+                life.compare(asked[:1], who)
         if looks_back and all(kind != "cleanup" for kind, *_ in events):
             life.compare(["edges", "two hops"], NAMES[0], at=first)
 
@@ -213,6 +227,89 @@ def test_after_a_small_commit_only_its_rows_are_read(
             answer(life.graph, life.warm, QUESTIONS[name], NAMES[number], branch, Strategy.ARRAYS, None)
         assert sorted(scans.taken()) == SMALL[kind]
         life.compare(asked, NAMES[number])
+
+
+def count_changes(life: Life, edge: str) -> int:
+    """How many rows of an edge table differ from the arrays in memory."""
+    snapshot = life.graph.snapshot()
+    now = QueryTables(snapshot, snapshot.catalog(), life.warm)
+    edges = open_topology(now.catalog.edges[edge], now).edges
+    if not isinstance(edges, ExtendedTable):
+        return 0
+    return len(edges.delta.removed) + sum(part.num_rows for part in edges.delta.added)
+
+
+def test_arrays_are_built_in_the_background_once_corrections_have_cost_as_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life, scans, asked = new_life(tmp_path), Scans(monkeypatch), ("hop", "back", "either", "edges", "cities")
+    make_rebuilds_cheap(monkeypatch)
+    monkeypatch.setattr(rebuild, "_SECONDS_PER_CHANGE", 1.0)
+    # Each commit is paid for three times: lists of neighbours in two directions, and of edges.
+    monkeypatch.setattr(rebuild, "_LEAST_SECONDS", 18.0)
+
+    def ask() -> None:
+        for name in asked:
+            answer(life.graph, life.warm, QUESTIONS[name], NAMES[3], "main", Strategy.ARRAYS, None)
+
+    ask()
+    changes: list[int] = []
+    for number in range(7):
+        life.mutate(MUTATIONS["insert both"], NAMES[number], "", "main")
+        ask()
+        rebuild.wait_for_rebuild()
+        changes.append(count_changes(life, "Knows"))
+    assert changes == [1, 2, 0, 1, 2, 0, 1]
+    # What was built is complete: all that is read after the next commit are its rows.
+    life.mutate(MUTATIONS["insert both"], NAMES[9], "", "main")
+    scans.taken()
+    ask()
+    assert sorted(scans.taken()) == [1, 1]
+    life.compare(asked, NAMES[9])
+
+
+def test_after_a_commit_that_changed_too_much_edges_are_looked_up_until_arrays_are_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life, scans = new_life(tmp_path), Scans(monkeypatch)
+    answer(life.graph, life.warm, QUESTIONS["hop"], NAMES[3], "main", Strategy.ARRAYS, None)
+    monkeypatch.setattr(version_delta, "_FEW_CHANGES", 3)
+    monkeypatch.setattr(strategy, "_SECONDS_PER_BUILT_EDGE", 1.0)
+    monkeypatch.setattr(strategy, "_LOOKUP_SECONDS", 60.0)
+    life.graph.load(edges={"Knows": Links([(name, NAMES[0]) for name in NAMES[:20]]).table()})
+
+    def count_scans() -> int:
+        scans.taken()
+        answer(life.graph, life.warm, QUESTIONS["hop"], NAMES[3], "main", Strategy.AUTO, None)
+        return len(scans.taken())
+
+    found = [count_scans() for _ in range(2)]
+    life.mutate(MUTATIONS["insert node"], "", "", "main")
+    # The second lookup pays for the arrays, also if a commit came between.
+    found.append(count_scans())
+    rebuild.wait_for_rebuild()
+    assert all(found)
+    assert count_scans() == 0
+    life.compare(["hop", "edges", "paths"], NAMES[3])
+
+
+def test_a_rebuild_of_a_version_that_is_gone_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    life = new_life(tmp_path)
+    life.compare(["hop"], NAMES[3])
+    make_rebuilds_cheap(monkeypatch)
+    life.mutate(MUTATIONS["insert both"], NAMES[3], "", "main")
+
+    def refuse(edge: EdgeType, now: QueryTables) -> None:
+        raise HistoryGone(f"{edge.name} at {now.snapshot.manifest_version} was removed")
+
+    with monkeypatch.context() as patch, caplog.at_level("INFO", "omnigraph"):
+        patch.setattr(rebuild, "_rebuild", refuse)
+        life.compare(["hop"], NAMES[3])
+        rebuild.wait_for_rebuild()
+    assert "the arrays of 'Knows' are not built" in caplog.text
+    life.compare(["hop"], NAMES[3])
 
 
 def test_branches_that_take_turns_do_not_share_added_rows(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import QueryTables, version_delta
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.match import edge_ends
-from omnigraph.read.match.current_topology import is_step_loaded, load_steps, open_topology
+from omnigraph.read.match.corrected_adjacency import is_step_loaded, load_steps
+from omnigraph.read.match.current_topology import open_topology
 from omnigraph.read.match.extended_adjacency import ExtendedAdjacency
 from omnigraph.read.match.topology import Neighbourhood, are_neighbours, count_hops, find_edges, find_neighbours
 from omnigraph.storage import tables

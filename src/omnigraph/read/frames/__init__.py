@@ -5,12 +5,13 @@ runs, under one budget.
 """
 
 from omnigraph.read.frames.alignment import align_frames, join_pieces
-from omnigraph.read.frames.bases import list_bases, note_base
-from omnigraph.read.frames.cache import Cache, shared_cache
+from omnigraph.read.frames.bases import TableLineage, lineage_of, list_bases, note_base
+from omnigraph.read.frames.cache import Cache, StagedCache, shared_cache
 from omnigraph.read.frames.comparisons import match_pattern, to_comparable
 from omnigraph.read.frames.contents import FragmentContents, TableContents, read_contents
 from omnigraph.read.frames.entity_sets import (
     FEW_ROWS,
+    ColumnCacheKey,
     FullTable,
     PartialTable,
     SkiRental,
@@ -40,7 +41,7 @@ from omnigraph.read.frames.frame import (
     number_tuples,
 )
 from omnigraph.read.frames.kernels import convert_number
-from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions
+from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions, find_sorted
 from omnigraph.read.frames.paths import FindEdges, PathForest, PathSet, make_chains, make_paths
 from omnigraph.read.frames.pushdown import ID, to_condition, to_membership
 from omnigraph.read.frames.query_tables import QueryTables, Strategy
@@ -51,6 +52,7 @@ __all__ = [
     "ID",
     "Cache",
     "ChunkedValues",
+    "ColumnCacheKey",
     "CompactPositions",
     "EntityColumn",
     "EntitySet",
@@ -69,8 +71,10 @@ __all__ = [
     "QueryConstant",
     "QueryTables",
     "SkiRental",
+    "StagedCache",
     "Strategy",
     "TableContents",
+    "TableLineage",
     "VersionDelta",
     "WholeTable",
     "align_frames",
@@ -84,9 +88,11 @@ __all__ = [
     "evaluate_predicate",
     "extend_table",
     "find_positions",
+    "find_sorted",
     "fold_constants",
     "frame_of_columns",
     "join_pieces",
+    "lineage_of",
     "list_bases",
     "lookup_rows",
     "make_chains",

@@ -81,6 +81,8 @@ class Cache:
 
     def _keep(self, key: Hashable, value: object, nbytes: int) -> None:
         with self._lock:
+            _, freed = self._entries.pop(key, (None, 0))
+            self._nbytes -= freed
             if nbytes > self.budget:
                 return
             self._entries[key] = (value, nbytes)
@@ -91,9 +93,6 @@ class Cache:
 
     def replace(self, key: Hashable, value: object, nbytes: int) -> None:
         """Set the value of a key, whether it has one or not."""
-        with self._lock:
-            _, freed = self._entries.pop(key, (None, 0))
-            self._nbytes -= freed
         self._keep(key, value, nbytes)
 
     def peek(self, key: Hashable) -> object | None:
@@ -112,6 +111,39 @@ class Cache:
         with self._lock:
             self._entries.clear()
             self._nbytes = 0
+
+
+class StagedCache(Cache):
+    """Values that are made apart from another cache, and become part of it together.
+
+    What the other one has is used and not made again.
+    """
+
+    def __init__(self, target: Cache) -> None:
+        super().__init__(target.budget // 2)
+        self._target = target
+
+    def get_or_make(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        """Return the value of a key of either cache, and make it here if both lack it."""
+        known = self._target.peek(key)
+        return super().get_or_make(key, make, size) if known is None else cast(T, known)
+
+    def peek(self, key: Hashable) -> object | None:
+        """Return the value of a key of either cache or None."""
+        found = super().peek(key)
+        return self._target.peek(key) if found is None else found
+
+    def all_keys(self) -> tuple[Hashable, ...]:
+        """Return the keys of all entries of both caches."""
+        return *super().all_keys(), *self._target.all_keys()
+
+    def publish(self, rank: Callable[[Hashable], int]) -> None:
+        """Move all entries to the other cache, those with a lower rank first; those below 0 are dropped."""
+        with self._lock:
+            made = dict(self._entries)
+        for key in sorted((key for key in made if rank(key) >= 0), key=rank):
+            self._target.replace(key, *made[key])
+        self.clear()
 
 
 @cache

@@ -7,7 +7,7 @@ holds the other's rows first. A version number says less: a branch that was dele
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -53,8 +53,8 @@ class TableContents:
     columns: tuple[str, ...]
     """Name, type and number of each column, and the defaults that a lagging table has instead of columns."""
     fragments: tuple[FragmentContents, ...]
-    indexes: tuple[TableIndex, ...] = ()
-    """The indexes of the table. They do not count for equality."""
+    list_indexes: Callable[[], tuple[TableIndex, ...]] = field(default=tuple[TableIndex, ...], repr=False)
+    """Reads the indexes of the table, which do not count for equality. What is answered from memory needs none."""
     num_rows: int = field(init=False)
     _digest: bytes = field(init=False, repr=False)
 
@@ -83,11 +83,11 @@ class TableContents:
     @property
     def indexed(self) -> frozenset[str]:
         """The columns with a BTREE index."""
-        return frozenset(index.columns[0] for index in self.indexes if index.kind == IndexKind.BTREE)
+        return frozenset(index.columns[0] for index in self.list_indexes() if index.kind == IndexKind.BTREE)
 
     def count_indexed(self, kind: IndexKind, column: str) -> int:
         """Return how many rows the index of a column covers; 0 if there is none of that kind."""
-        return sum(index.rows for index in self.indexes if (index.kind, index.columns) == (kind, (column,)))
+        return sum(index.rows for index in self.list_indexes() if (index.kind, index.columns) == (kind, (column,)))
 
     def extends(self, older: TableContents) -> bool:
         """Whether the rows of ``older`` come first here, so that a position there is the same row here."""
@@ -151,7 +151,7 @@ class _OpenTableKey:
 def _read_table(table_key: str, table: Table) -> TableContents:
     parts = tuple(_to_contents(fragment) for fragment in list_fragments(table))
     columns = (*table.describe_columns(), *table.lag.describe_defaults())
-    return TableContents(table_key, columns, parts, tuple(table.list_indexes().values()))
+    return TableContents(table_key, columns, parts, lru_cache(1)(lambda: tuple(table.list_indexes().values())))
 
 
 @lru_cache(_KNOWN_FRAGMENTS)

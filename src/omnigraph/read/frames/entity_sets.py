@@ -174,6 +174,15 @@ class FullTable:
     def _rental_of(self, purpose: str) -> SkiRental:
         return self._cache.get_or_make((self.contents, "rental", purpose), SkiRental, lambda _: 100)
 
+    def load_like(self, older: FullTable) -> None:
+        """Load what is in memory of an older version: columns, the order of the ids, and their ranks."""
+        for column in ("id", *older.loaded_columns()):
+            self.load_column(column)
+        if self._cache.peek((older.contents, "order")) is not None:
+            self._load_order()
+        if self._cache.peek((older.contents, "ranks of ids")) is not None:
+            self.rank_ids()
+
     def cached_ids_of(self, older: TableContents) -> Values | None:
         """Return the ids of another version of this table, if they are in the cache."""
         return cast("Values | None", self._cache.peek(_ids_key(older)))

@@ -23,7 +23,7 @@ from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import TableContents
 from omnigraph.read.frames.entity_sets import FullTable, cast_values, open_full_table, type_of
 from omnigraph.read.frames.frame import Positions
-from omnigraph.read.frames.lookup import ChunkedValues, find_positions
+from omnigraph.read.frames.lookup import ChunkedValues, find_positions, find_sorted
 from omnigraph.read.frames.version_delta import AddedRows, DeltaKey, VersionDelta, extend_parts, find_delta
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, make_nulls
@@ -129,7 +129,7 @@ class ExtendedTable:
         """Turn the positions of some ids in the base, or -1, into those in the version."""
         at = in_base
         if len(self._places.gone):
-            at = np.where(np.isin(at, self._places.gone), -1, at)
+            at = np.where(find_sorted(at, self._places.gone), -1, at)
         missing = np.flatnonzero(at < 0)
         if not len(missing) or not self._places.num_new:
             return at
@@ -174,8 +174,9 @@ class ExtendedTable:
             added = np.where(found < 0, -1, removed[found])
         is_new = added < 0
         added[is_new] = len(self.base) + np.arange(np.count_nonzero(is_new))
-        gone = np.setdiff1d(removed, added, assume_unique=True) if len(removed) else removed
-        return _RowPlaces(added, np.argsort(added), gone, int(np.count_nonzero(is_new)))
+        order = np.argsort(added)
+        gone = removed[~find_sorted(removed, added[order])]
+        return _RowPlaces(added, order, gone, int(np.count_nonzero(is_new)))
 
     def _find_added(self, positions: Positions) -> Positions:
         """Return the number of the added row at each position; -1 for rows of the base."""

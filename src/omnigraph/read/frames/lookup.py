@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.read.frames.frame import Positions
-from omnigraph.storage.columns import Values, compute
+from omnigraph.read.frames.frame import Mask, Positions
+from omnigraph.storage.columns import Values, compute, to_list
 
 CompactPositions: TypeAlias = npt.NDArray[np.int32]
 """Positions as they are stored in bulk; a table has less than 2**31 rows in memory."""
@@ -27,11 +27,22 @@ _SAMPLE: Final = 64
 
 def find_positions(texts: Values | ChunkedValues, among: Values) -> CompactPositions:
     """Return the position of each text in an array of distinct values, or -1. This hashes all of ``among``."""
+    if len(texts) <= _FEW_TEXTS and len(among) <= _FEW_TEXTS:
+        places = {text: place for place, text in enumerate(to_list(among))}
+        return np.array([places.get(text, -1) for text in to_list(cast("Values", texts))], np.int32)
     if pa.types.is_large_string(among.type) and not pa.types.is_large_string(texts.type):
         texts = texts.cast(pa.large_string())
     found = pc.call_function("index_in", [texts], pc.SetLookupOptions(among))
     filled = cast("Values | ChunkedValues", pc.fill_null(found, -1))
     return cast("CompactPositions", filled.to_numpy())
+
+
+def find_sorted(numbers: Positions, among: Positions) -> Mask:
+    """Return whether each number is among sorted ones. For few numbers this is far cheaper than the sets of NumPy."""
+    if not len(among):
+        return np.zeros(len(numbers), np.bool_)
+    at = np.minimum(among.searchsorted(numbers), len(among) - 1)
+    return among[at] == numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from omnigraph.read.frames import (
     number_tuples,
 )
 from omnigraph.read.match.breadth_first import WalkBounds
-from omnigraph.read.match.current_topology import load_steps
+from omnigraph.read.match.corrected_adjacency import load_steps
 from omnigraph.read.match.meeting import Meeting, find_meeting
 from omnigraph.read.match.strategy import EdgeWalk
 from omnigraph.read.match.topology import are_neighbours, find_edges_between

@@ -1,22 +1,12 @@
-"""The edges of a snapshot for walks: arrays of the whole tables, or of bases that differ in a few rows.
-
-After a small commit, the arrays that are in memory are corrected for the edges that were removed and added. Nothing of
-the size of the graph is read or copied.
-"""
+"""The tables of an edge type in a snapshot: its edges and the nodes at both ends, as far as possible as bases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.schema import EdgeType
 from omnigraph.read.frames import (
-    CompactPositions,
     ExtendedTable,
-    Positions,
     QueryTables,
     TableContents,
     WholeTable,
@@ -25,20 +15,7 @@ from omnigraph.read.frames import (
     list_bases,
     open_full_table,
 )
-from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, load_ends, refuse_missing_ends
-from omnigraph.read.match.extended_adjacency import ExtendedAdjacency, extend_adjacency, unite_extended
-from omnigraph.read.match.topology import (
-    Adjacency,
-    AdjacencyKey,
-    Hops,
-    Neighbourhood,
-    derive_adjacency,
-    is_derived,
-    orient_edges,
-    orient_sizes,
-    unite,
-)
-from omnigraph.storage.columns import Values, column_of
+from omnigraph.read.match.edge_ends import EdgeEndsKey, TopologyTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,120 +66,3 @@ def _open_edges(edge: EdgeType, sources: WholeTable, destinations: WholeTable, t
     bases = (base for base in list_bases(own.contents, cache) if has_ends(base.contents))
     extended = (extend_table(base, own, cache) for base in bases)
     return next((each for each in extended if each is not None), own)
-
-
-# --------------------------------------------------------------------------------------------- steps
-
-
-def is_step_loaded(step: EdgeStep, tables: QueryTables, *, distinct: bool) -> bool:
-    """Whether the arrays of a step are in memory, or can be made without reading more than a few rows."""
-    bases = open_topology(tables.catalog.edges[step.edge_type], tables).bases
-    return is_derived(bases, step.direction, distinct=distinct, cache=tables.cache)
-
-
-@dataclass(frozen=True, slots=True)
-class _UnionKey:
-    """The cache key of the union of several adjacencies."""
-
-    parts: tuple[AdjacencyKey, ...]
-
-
-def load_steps(steps: Sequence[EdgeStep], tables: QueryTables, *, distinct: bool) -> Neighbourhood:
-    """Return the adjacency of hops along any of some steps; of several steps, parallel edges count once."""
-    topologies = [open_topology(tables.catalog.edges[step.edge_type], tables) for step in steps]
-    parts = [
-        _load_step(topology, step.direction, tables, distinct=distinct)
-        for topology, step in zip(topologies, steps, strict=True)
-    ]
-    if len(parts) == 1:
-        return parts[0]
-    keys = tuple(
-        AdjacencyKey(topology.bases.key, step.direction, distinct)
-        for topology, step in zip(topologies, steps, strict=True)
-    )
-    bases = [each.base if isinstance(each, ExtendedAdjacency) else each for each in parts]
-    base = tables.cache.get_or_make(_UnionKey(keys), lambda: unite(bases), lambda made: made.nbytes)
-    extended = [each for each in parts if isinstance(each, ExtendedAdjacency)]
-    if not extended:
-        return base
-    touched = np.unique(np.concatenate([each.touched for each in extended]))
-    sizes = (extended[0].num_nodes, extended[0].num_neighbours)
-    return tables.cache.get_or_make(
-        (_UnionKey(keys), tuple(each.contents for each in topologies)),
-        lambda: unite_extended(base, parts, touched, sizes),
-        lambda made: made.nbytes,
-    )
-
-
-def _load_step(
-    topology: CurrentTopology, direction: TraversalDirection, tables: QueryTables, *, distinct: bool
-) -> Adjacency | ExtendedAdjacency:
-    """Return the adjacency of an edge type in a direction, from the cache if possible."""
-    bases, cache = topology.bases, tables.cache
-    base = derive_adjacency(bases, direction, distinct=distinct, cache=cache)
-    if not topology.is_extended:
-        return base
-
-    def make() -> ExtendedAdjacency:
-        ends = load_ends(bases, cache)
-        sizes = orient_sizes((len(topology.sources), len(topology.destinations)), direction)
-        removed = _find_removed(topology.edges, ends)
-        return extend_adjacency(
-            base, _orient(removed, direction), _orient(_find_added(topology, ends), direction), sizes
-        )
-
-    key = (AdjacencyKey(bases.key, direction, distinct), topology.contents)
-    return cache.get_or_make(key, make, lambda made: made.nbytes)
-
-
-def _orient(edges: Hops, direction: TraversalDirection) -> Hops:
-    """Turn edges into hops: sources, destinations and edges become begins, ends and edges."""
-    begins, ends, order = orient_edges(edges[0], edges[1], direction)
-    return begins, ends, edges[2][order]
-
-
-def _find_removed(edges: WholeTable, ends: EdgeEnds) -> Hops:
-    """Return the ends of the edges of the base that the version does not have."""
-    removed = edges.delta.removed if isinstance(edges, ExtendedTable) else np.zeros(0, np.int64)
-    is_inside = (ends.sources[removed] >= 0) & (ends.destinations[removed] >= 0)
-    removed = removed[is_inside]
-    return ends.sources[removed], ends.destinations[removed], removed.astype(np.int32)
-
-
-def _find_added(topology: CurrentTopology, ends: EdgeEnds) -> Hops:
-    """Return the ends of the edges that the base does not have, and of those of the base that end at newer nodes."""
-    edges = topology.edges
-    numbers = column_of(ends.outside, "edge").to_numpy().astype(np.int64)
-    is_kept = np.arange(len(numbers))
-    if isinstance(edges, ExtendedTable):
-        is_kept = np.flatnonzero(~np.isin(numbers, edges.delta.removed))
-        numbers = np.concatenate([numbers[is_kept], edges.added_positions])
-    sources, destinations = (
-        np.concatenate([_locate_outside(column, nodes, ends, is_kept, edges), _locate_added(column, nodes, edges)])
-        for column, nodes in (("src", topology.sources), ("dst", topology.destinations))
-    )
-    return sources, destinations, numbers.astype(np.int32)
-
-
-def _locate_outside(
-    column: str, nodes: WholeTable, ends: EdgeEnds, is_kept: Positions, edges: WholeTable
-) -> CompactPositions:
-    if not len(is_kept):
-        return np.zeros(0, np.int32)
-    texts = column_of(ends.outside, column).take(is_kept)
-    return _check_located(nodes.locate(texts), texts, column, nodes, edges)
-
-
-def _locate_added(column: str, nodes: WholeTable, edges: WholeTable) -> CompactPositions:
-    if not isinstance(edges, ExtendedTable) or not edges.delta.added:
-        return np.zeros(0, np.int32)
-    texts, at = edges.load_added(column), edges.locate_added(column, base_of(nodes))
-    at = nodes.correct_positions(at, texts) if isinstance(nodes, ExtendedTable) else at
-    return _check_located(at, texts, column, nodes, edges)
-
-
-def _check_located(at: Positions, texts: Values, column: str, nodes: WholeTable, edges: WholeTable) -> CompactPositions:
-    missing = np.flatnonzero(at < 0)
-    if len(missing):
-        refuse_missing_ends(texts.take(missing), column, nodes, edges)
-    return at.astype(np.int32)

@@ -7,7 +7,7 @@ no texts: see ``stored_ends``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, cast
@@ -22,8 +22,10 @@ from omnigraph.read.frames import (
     ChunkedValues,
     CompactPositions,
     FullTable,
+    SkiRental,
     TableContents,
     WholeTable,
+    lineage_of,
     note_base,
 )
 from omnigraph.read.match.stored_ends import NONE_OUTSIDE, StoredEndsReader
@@ -108,9 +110,19 @@ def load_ends(tables: TopologyTables, cache: Cache) -> EdgeEnds:
         if tables.edges.contents.fragments:
             opened = tables.edges.open_table()
             note_base(FullTable(tables.edges.contents, tables.edges.type, cache, lambda: opened), cache)
+            cache.replace(_lookups_key(tables.edges.contents), SkiRental(), 100)
         return ends
 
     return cache.get_or_make(tables.key, make, lambda made: made.nbytes)
+
+
+def find_lookup_rental(edges: TableContents, cache: Cache) -> SkiRental:
+    """Return what lookups of edges have cost since the ends of all were last loaded, in any version of the table."""
+    return cache.get_or_make(_lookups_key(edges), SkiRental, lambda _: 100)
+
+
+def _lookups_key(edges: TableContents) -> Hashable:
+    return (lineage_of(edges) if edges.fragments else edges), "edge lookups"
 
 
 def _join_ends(blocks: Sequence[EdgeEnds]) -> EdgeEnds:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omnigraph.read.frames import Positions
+from omnigraph.read.frames import Positions, find_sorted
 from omnigraph.read.match.topology import Adjacency, Hops, Neighbourhood, expand_ranges, find_neighbours
 
 
@@ -108,7 +108,7 @@ def extend_adjacency(base: Adjacency, removed: Hops, added: Hops, sizes: tuple[i
     added_ends, added_edges = added[1].astype(np.int64), added[2].astype(np.int64)
     if base.edges is not None:
         edges = base.take_edges(places)
-        is_kept = ~np.isin(edges, removed[2])
+        is_kept = ~find_sorted(edges, np.sort(removed[2]).astype(np.int64))
         lists = _arrange_lists(
             np.concatenate([rows[is_kept], added_rows]),
             np.concatenate([neighbours[is_kept], added_ends]),

@@ -14,7 +14,9 @@ from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandEdges
 from omnigraph.language.schema import Catalog, NodeType, TableKey
 from omnigraph.read.frames import QueryTables, SkiRental, Strategy, read_contents
-from omnigraph.read.match.current_topology import is_step_loaded
+from omnigraph.read.match.corrected_adjacency import is_step_loaded
+from omnigraph.read.match.edge_ends import find_lookup_rental
+from omnigraph.read.match.rebuild import had_arrays, start_rebuild
 from omnigraph.storage.filters import MAX_LISTED_VALUES
 
 _LOOKUP_SECONDS: Final = 1.2e-3
@@ -26,6 +28,9 @@ _SECONDS_PER_BUILT_EDGE: Final = 250e-9
 _SECONDS_PER_BUILT_NODE: Final = 300e-9
 """To build arrays; the sum of the timings of the parts. Lookups were timed on 10 million edges, scans
 on 2.4 million, on two shared cores and a local disk."""
+
+_PATIENCE: Final = 4
+"""While arrays are built in the background, lookups may cost so many times what arrays cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,10 @@ def should_look_up(walk: EdgeWalk, frontier_rows: int, tables: QueryTables) -> b
     choices = [_choose(step, walk, frontier_rows, tables) for step in walk.steps]
     if _combine(choices) is not Strategy.INDEX:
         return False
-    for choice in choices:
+    for choice, step in zip(choices, walk.steps, strict=True):
         choice.rental.pay(choice.lookup_seconds)
+        if choice.is_rebuild_due:
+            start_rebuild(tables.catalog.edges[step.edge_type], tables)
     return True
 
 
@@ -121,6 +128,8 @@ class _Choice:
     strategy: Strategy
     lookup_seconds: float
     rental: SkiRental
+    is_rebuild_due: bool = False
+    """Whether arrays of an older version are in memory, and those of this one should be built in the background."""
 
 
 _LOADED: Final = _Choice(Strategy.ARRAYS, 0.0, SkiRental())
@@ -137,12 +146,15 @@ def _choose(step: EdgeStep, walk: EdgeWalk, frontier_rows: float, tables: QueryT
         for name in (edge.from_type, edge.to_type)
     )
     sizes = _measure_edges(contents.num_rows, sources, destinations, step.direction)
-    rental = tables.cache.get_or_make((contents, "edge lookups"), SkiRental, lambda _: 100)
+    rental = find_lookup_rental(contents, tables.cache)
     indexed = contents.indexed.issuperset(lookup_columns(step.direction))
     lookup_seconds = estimate_lookup(frontier_rows, sizes, indexed=indexed)
     if tables.strategy is not Strategy.AUTO:
         return _Choice(tables.strategy, lookup_seconds, rental)
     strategy = choose_strategy(frontier_rows, sizes, indexed=indexed, spent=rental.spent)
+    if strategy is Strategy.ARRAYS and had_arrays(contents, tables.cache):
+        patient = choose_strategy(frontier_rows, sizes, indexed=indexed, spent=rental.spent / _PATIENCE)
+        return _Choice(patient, lookup_seconds, rental, is_rebuild_due=True)
     return _Choice(strategy, lookup_seconds, rental)
 
 

@@ -110,6 +110,13 @@ class AdjacencyKey:
     distinct: bool
 
 
+@dataclass(frozen=True, slots=True)
+class UnionKey:
+    """The cache key of the union of several adjacencies."""
+
+    parts: tuple[AdjacencyKey, ...]
+
+
 def derive_adjacency(
     tables: TopologyTables, direction: TraversalDirection, *, distinct: bool, cache: Cache
 ) -> Adjacency:

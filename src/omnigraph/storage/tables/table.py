@@ -387,7 +387,7 @@ class Table:
 
     def list_indexes(self) -> dict[str, TableIndex]:
         """Return the indexes at this version by name."""
-        with translate_errors(self.subject):
+        with self.reading():
             return {
                 index.name: TableIndex(
                     name=index.name,
