@@ -148,13 +148,12 @@ def main() -> None:
     if given.json:
         print(json.dumps([asdict(each) for each in found], indent=2))
         return
-    print(
-        f"{'commit':14}{'question':12}{'first ms':>10}{'again ms':>10}{'ratio':>8}{'cpu':>8}{'idle':>8}   ceiling {CEILING}"
-    )
+    columns = "".join(f"{name:>10}" for name in ("first ms", "again ms", "ratio", "cpu", "idle"))
+    print(f"{'commit':14}{'question':12}{columns}   ceiling {CEILING}")
     for each in found:
         print(
-            f"{each.commit:14}{each.question:12}{each.first_ms:10.2f}{each.again_ms:10.2f}{each.wall:8.1f}{each.cpu:8.1f}"
-            f"{each.idle:8.1f}   {'ok' if each.cpu <= CEILING else 'MISSED'}"
+            f"{each.commit:14}{each.question:12}{each.first_ms:10.2f}{each.again_ms:10.2f}{each.wall:10.1f}{each.cpu:10.1f}"
+            f"{each.idle:10.1f}   {'ok' if each.cpu <= CEILING else 'MISSED'}"
         )
 
 
