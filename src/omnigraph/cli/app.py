@@ -47,6 +47,8 @@ _HABITS = {
     "switch": "there is no working copy: name the branch with --branch, or in omnigraph.toml",
 }
 """What users of git type first, and what they want here."""
+_FROM_PYDANTIC = ": Value error, "
+"""What Typer lets through of the library that checks values."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 app = typer.Typer(
@@ -181,7 +183,8 @@ def _run(words: Sequence[str], output: Output) -> int:
         output.error(error)
         return exit_code(error)
     except typer.TyperException as error:
-        output.error(ParameterError(error.format_message(), hint=_name_help(words)))
+        message = error.format_message().replace(_FROM_PYDANTIC, ": ")
+        output.error(ParameterError(message, hint=_name_help(words)))
         return USAGE
     except BrokenPipeError:
         raise

@@ -16,12 +16,14 @@ _PHRASES = {
     "run it as a query": "run it with omnigraph query",
     "run it with mutate": "run it with omnigraph mutate",
 }
+_TABLES = re.compile(r"load\(nodes=\{[^}]*\}\), or (omnigraph load [^;]*); .*\Z")
 _VALUE = re.compile(r"\Agive (\w+) a value\Z")
 
 
 def speak_flags(hint: str) -> str:
     """Replace arguments of Python functions by the options that a user of the command line types."""
     hint = _VALUE.sub(r"give it a value: -p \1=VALUE", _PHRASES.get(hint, hint))
+    hint = _TABLES.sub(r"\1, or --edge for edges", hint)
     hint = _IDENTITY.sub(lambda found: f"--identity {found[1]}={_NO_COLUMN_CHARACTER.sub('', found[2])}", hint)
     hint = _TEXT.sub(lambda found: f"{_flag(found[1])} {found[2]}", hint)
     return _SWITCH.sub(lambda found: _flag(found[1]), hint)

@@ -235,7 +235,7 @@ def _check_files_exist(files: Sequence[str]) -> None:
         raise typer.TyperException("'-' (stdin) can be read only once")
     missing = [name for name in files if name != STDIN and not Path(name).exists()]
     if missing:
-        raise NotFound(f"no such file: {', '.join(missing)}")
+        raise NotFound(f"no such file: {', '.join(missing)}", hint="check the path")
 
 
 def _total_bytes(files: Sequence[str]) -> int | None:

@@ -34,6 +34,7 @@ _ADVICE: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
         (r"\{\s*", r"@", "an annotation stands after the property that it belongs to"),
         (r"\)\s*", r"@", "an annotation stands after its property, before the constraints"),
         (r"", r",", "properties are separated by blanks or line breaks, not by commas"),
+        (r"", r"query\s+\w+\s*\(", "this is a query; a schema has nodes and edges, and its files end in .pg"),
         (r"(\A|\})\s*", r"enum\b", "an enum is the type of a property: kind: enum(a, b)"),
         (r"\{\s*|[^:\s]\s+", r"[A-Z]\w*\s*:", "property names begin with a lower-case letter or _"),
     )

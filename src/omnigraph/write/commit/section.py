@@ -213,7 +213,7 @@ def _begin_attempt(
     assumed = None if first_basis is None else manifest.assume_view(options.branch)
     incarnation = manifest.read_incarnation(options.branch) if assumed is None else assumed.incarnation
     if options.incarnation not in (None, incarnation):
-        raise _make_recreated_error(options)
+        raise make_recreated_error(options.branch)
     return CommitAttempt(manifest, operation, options, make_ulid(), make_ulid(), incarnation)
 
 
@@ -385,7 +385,7 @@ def _check_preconditions(section: CommitSection[Outcome], state: BranchState) ->
     """Check the incarnation of the branch, ``txn`` and key, ``if_commit`` and the schema."""
     options, view = section.attempt.options, state.view
     if _is_branch_recreated(section, view):
-        raise _make_recreated_error(options)
+        raise make_recreated_error(options.branch)
     earlier = find_repeated(view, options.txn, options.key)
     if earlier is not None:
         raise AlreadyCommitted(earlier)
@@ -411,9 +411,10 @@ def _is_branch_recreated(section: CommitSection[Outcome], view: ManifestView) ->
     return is_basis_unknown or view.incarnation != section.attempt.incarnation
 
 
-def _make_recreated_error(options: CommitOptions) -> ConflictError:
+def make_recreated_error(branch: str) -> ConflictError:
+    """Make the error of a write whose branch is another one now."""
     return ConflictError(
-        f"branch '{options.branch}' was deleted and re-created while this write was prepared",
+        f"branch '{branch}' was deleted and re-created while this write was prepared",
         hint="read again and retry",
     )
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.deadlines import check_deadline
-from omnigraph.errors import AlreadyExists, OmniGraphError, ParameterError, ValidationError
+from omnigraph.errors import AlreadyExists, NotFound, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
@@ -36,6 +36,7 @@ from omnigraph.write.commit import (
     check_basis_schema,
     commit_operation,
     finish_removals,
+    make_recreated_error,
     refuse_repeated,
     take_basis,
 )
@@ -46,7 +47,7 @@ from omnigraph.write.load.inputs import (
     OpenedTable,
     open_tables,
     read_records,
-    refuse_tables_as_records,
+    refuse_files_without_records,
     resolve_tables,
 )
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadOperation, LoadOutcome, PreparedLoad
@@ -175,7 +176,7 @@ def load(
     targets = FragmentTargets(manifest, commit_options, options.mode, closed=closed)
     form = RowForm.PARTIAL if options.mode == "update" else RowForm.WHOLE
     context = LoadContext(manifest, schema.catalog, replace(load_input, form=form), options, targets)
-    with (reader or _read_locally)(context) as parsed:
+    with _notice_lost_branch(targets), (reader or _read_locally)(context) as parsed:
         keeps_txn = options.keeps_txn and commit_options.txn is not None
         operation = LoadOperation(
             schema.catalog,
@@ -211,7 +212,7 @@ def check_load_options(load_input: LoadInput, options: LoadOptions) -> None:
             raise ParameterError(f"{name} is {value!r}", hint=f"use {', '.join(words)}")
     if load_input.source is None and not load_input.nodes and not load_input.edges:
         raise ParameterError("there is nothing to load", hint="give a source, or nodes= and edges=")
-    refuse_tables_as_records(load_input.source)
+    refuse_files_without_records(load_input.source)
     if options.rejects is not None and options.on_error != "quarantine":
         raise ParameterError("rejects is given without a quarantine", hint='add on_error="quarantine"')
 
@@ -235,18 +236,37 @@ class FragmentTargets:
         self.incarnation: str | None = None
         """The incarnation of the branch when a target was first requested; None if none was."""
 
+    @property
+    def branch(self) -> str:
+        """The branch that the load writes to."""
+        return self._commit_options.branch
+
+    def is_branch_recreated(self) -> bool:
+        """Whether another branch has the name since the first target was found. Raise ``NotFound`` if none has."""
+        return self._begun_on is not None and self._manifest.read_incarnation(self.branch) != self.incarnation
+
     def find(self, table_key: str) -> FragmentTarget | None:
         """Return where the rows of a table are written; None if its folder may not be written to yet."""
         if self._closed:
             return None
-        branch = self._commit_options.branch
         if self._begun_on is None:
-            self.incarnation = self._manifest.read_incarnation(branch)
+            self.incarnation = self._manifest.read_incarnation(self.branch)
             self._begun_on = take_basis(self._manifest, self._commit_options)
         pin = self._begun_on.pins.get(table_key)
-        if pin is None or (pin.branch or MAIN) != branch or (self._is_matching and pin.row_count):
+        if pin is None or (pin.branch or MAIN) != self.branch or (self._is_matching and pin.row_count):
             return None
         return FragmentTarget(open_pin(self._manifest, pin), self._mode, branch_uri(pin.location, pin.branch))
+
+
+@contextmanager
+def _notice_lost_branch(targets: FragmentTargets) -> Generator[None]:
+    """Say that the branch was deleted, where Lance only knows that a folder went away."""
+    try:
+        yield
+    except NotFound as error:
+        if targets.is_branch_recreated():
+            raise make_recreated_error(targets.branch) from error
+        raise
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from omnigraph.write.load.inputs.load_input import (
     TableInput,
     TypedTable,
     list_table_files,
+    refuse_files_without_records,
     refuse_problems,
-    refuse_tables_as_records,
     resolve_tables,
 )
 from omnigraph.write.load.inputs.records import ObjectReader, parse_block, read_records
@@ -66,7 +66,7 @@ __all__ = [
     "read_records",
     "read_sample",
     "read_table_content",
+    "refuse_files_without_records",
     "refuse_problems",
-    "refuse_tables_as_records",
     "resolve_tables",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias, TypeVar, cast
 
 from omnigraph.errors import Json, NotFound, ParameterError
@@ -34,6 +35,12 @@ TableInput: TypeAlias = "ArrowStream | PathLike | Sequence[PathLike]"
 """The rows of one type: a frame, or paths of files."""
 
 _SCHEMA_HINT: Final = "name types and properties as the schema does; `omnigraph schema show` prints it"
+
+_TEXTS: Final = {
+    ".pg": ("a schema", "make a graph of it with `omnigraph init`, or give it to `omnigraph schema apply`"),
+    ".gq": ("queries", "run it with `omnigraph query` or `omnigraph mutate`"),
+}
+"""What files of the two languages have, by their endings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +167,8 @@ def refuse_problems(problems: Iterable[str]) -> None:
 # --------------------------------------------------------------------------------------------- tables as records
 
 
-def refuse_tables_as_records(source: RecordSource | None) -> None:
-    """Refuse files of tables where records are expected, and show how to load them."""
+def refuse_files_without_records(source: RecordSource | None) -> None:
+    """Refuse tables, schemas and queries where records are expected, and show what to do with them."""
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if not isinstance(paths, list | tuple):
         return
@@ -174,3 +181,7 @@ def refuse_tables_as_records(source: RecordSource | None) -> None:
             hint=f'name the type of the rows: load(nodes={{"Person": "{tables[0]}"}}), or '
             f"omnigraph load --node Person={tables[0]}; edges={{...}} and --edge for edges",
         )
+    for name in names:
+        kind, hint = _TEXTS.get(Path(name).suffix.lower(), (None, None))
+        if kind is not None:
+            raise ParameterError(f"'{name}' has {kind}, not graph records", hint=hint)
