@@ -4,7 +4,7 @@ A projection says which types they look at. They run over the arrays that querie
 over blocks of rows. A result is written back as one commit that says where it comes from.
 """
 
-from omnigraph.analytics.graph_projection import GraphProjection, list_parameters, project_all, run_algorithm
+from omnigraph.analytics.graph_projection import GraphProjection, project_all
 from omnigraph.analytics.kernels import (
     AdjacencyBlock,
     BlockEngine,
@@ -16,6 +16,7 @@ from omnigraph.analytics.kernels import (
     State,
     split_rows,
 )
+from omnigraph.analytics.named_algorithms import list_parameters, run_algorithm
 from omnigraph.analytics.parameters import NodeReference
 from omnigraph.analytics.projection import (
     ProjectedEdges,

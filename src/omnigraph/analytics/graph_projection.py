@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,12 +12,15 @@ import pyarrow as pa
 
 from omnigraph.analytics.algorithm_run import AlgorithmRun
 from omnigraph.analytics.exchange import (
+    TypedArrays,
     list_edges,
     list_nodes,
     make_adjacency_matrix,
     make_cytoscape_elements,
+    make_hetero_data,
     make_igraph_graph,
     make_networkx_graph,
+    read_typed_arrays,
     write_graphml,
 )
 from omnigraph.analytics.kernels import (
@@ -75,12 +77,11 @@ from omnigraph.analytics.projection import (
     make_spec,
     plan_projection,
 )
-from omnigraph.analytics.results import ALGORITHMS, AnalyticsResult, WriteTarget
+from omnigraph.analytics.results import AnalyticsResult, WriteTarget
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
-from omnigraph.errors import Json, NotFound, ParameterError
+from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import Catalog
-from omnigraph.language.source import suggest_name
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.rows import MAIN
@@ -422,6 +423,17 @@ class GraphProjection:
         """Return a directed ``igraph.Graph``, if igraph is installed; the names of vertices are ids."""
         return make_igraph_graph(self._load().projected)
 
+    def to_arrays(self, features: Mapping[str, Sequence[str]] | None = None, *, timeout: Timeout = None) -> TypedArrays:
+        """Return the nodes and stored edges one type at a time, as NumPy arrays, for learning on graphs.
+
+        ``features={"Port": ["size", "vector"]}`` makes a matrix from numbers and vectors; null is not a number.
+        """
+        return read_typed_arrays(*self._plan(), features or {})
+
+    def to_pyg(self, features: Mapping[str, Sequence[str]] | None = None, *, timeout: Timeout = None) -> Any:
+        """Return :meth:`to_arrays` as a ``HeteroData`` of PyTorch Geometric, if it is installed."""
+        return make_hetero_data(self.to_arrays(features))
+
     def to_graphml(self, path: str | Path, *, timeout: Timeout = None) -> None:
         """Write a file of GraphML, for Gephi, yEd and others: types, ids, edges and weights."""
         write_graphml(self._load().projected, Path(path))
@@ -462,34 +474,3 @@ def _check_bias(p: float, q: float) -> WalkBias:
 def project_all(target: WriteTarget, timeout: Timeout, projector: Projector | None = None) -> GraphProjection:
     """Return the projection of all types on main; ``projector`` says where its edges are, here or on executors."""
     return GraphProjection(target, ProjectionSpec(), timeout, projector)
-
-
-# --------------------------------------------------------------------------------------------- by name
-
-
-def list_parameters(algorithm: str) -> dict[str, inspect.Parameter]:
-    """Return the parameters of an algorithm, without the timeout that all of them have."""
-    found = inspect.signature(_find_method(algorithm)).parameters
-    return {name: each for name, each in found.items() if name not in ("self", "timeout")}
-
-
-def run_algorithm(projection: GraphProjection, algorithm: str, parameters: Mapping[str, object]) -> AnalyticsResult:
-    """Run the algorithm of a name. All unknown and missing parameters are reported together."""
-    method, known = _find_method(algorithm), list_parameters(algorithm)
-    problems = [f"{algorithm} has no parameter '{name}'" for name in parameters if name not in known]
-    required = [name for name, each in known.items() if each.default is inspect.Parameter.empty]
-    problems += [f"{algorithm} needs the parameter '{name}'" for name in required if name not in parameters]
-    if problems:
-        unknown = next((name for name in parameters if name not in known), "")
-        raise ParameterError(
-            "; ".join(problems),
-            hint=suggest_name(unknown, known, f"parameters of {algorithm}"),
-            details={"problems": list[Json](problems)},
-        )
-    return method(projection, **parameters)
-
-
-def _find_method(algorithm: str) -> Callable[..., AnalyticsResult]:
-    if algorithm not in ALGORITHMS:
-        raise NotFound(f"no algorithm '{algorithm}'", hint=suggest_name(algorithm, ALGORITHMS, "algorithms"))
-    return cast("Callable[..., AnalyticsResult]", getattr(GraphProjection, algorithm))

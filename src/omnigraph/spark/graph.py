@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -118,6 +118,22 @@ class SparkGraph:
     ) -> DataFrame:
         """Return the edges of a type; their ends are the columns ``from`` and ``to``."""
         return self.snapshot(branch, at).edges(name, columns, filter)
+
+    def to_graphframes(
+        self,
+        nodes: Sequence[str] | None = None,
+        edges: Sequence[str] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+    ) -> tuple[DataFrame, DataFrame]:
+        """Return vertices (``id``, ``type``) and edges (``src``, ``dst``, ``relationship``), as GraphFrames takes them.
+
+        Where there are several node types an id is ``Type/id``. Of one node type, and of one edge type, all properties
+        come along. No jar is needed: ``GraphFrame(*sg.to_graphframes())`` is up to you.
+        """
+        from omnigraph.spark.source import make_graph_frames
+
+        return make_graph_frames(self.snapshot(branch, at), nodes, edges)
 
     def create_views(self, branch: str = MAIN, at: Reference | None = None) -> dict[str, str]:
         """Create a temporary view of every type, all of one moment; return the name of the view of each table key."""

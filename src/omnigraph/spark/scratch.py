@@ -3,8 +3,8 @@
 The only place that executors share with this process is where the graph is stored. So temporary data is kept beside it,
 in ``<graph>.loading/<id>``: rows of a load that cannot be written to their tables yet, the positions of rows, rejected
 records, and the frames of a query that several steps read. A killed process leaves its folder behind; a later job
-removes folders that nothing was written to for a day. A running job writes a heartbeat every hour, so its folder never
-gets that old.
+removes folders that nothing was written to for a day, and at once those of algorithms whose process on this machine is
+gone. A running job writes a heartbeat every hour, so its folder never gets that old.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ulid import ULID
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.manifest.handle import Manifest
+from omnigraph.spark.process_marks import describe_process, is_dead_process
 from omnigraph.storage import tables
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
@@ -95,14 +96,16 @@ def create_scratch_folder(manifest: Manifest) -> ScratchFolder:
 def use_named_folder(manifest: Manifest, digest: bytes) -> tuple[ScratchFolder, Callable[[], None]]:
     """Return the folder of a digest, which others may use at the same time, and a function that leaves it.
 
-    The last one to leave removes it. A killed process never leaves; what it wrote is used by the next one.
+    The last one to leave removes it. A killed process never leaves: what it wrote for the same digest is used, and what
+    it wrote for others is removed, if it ran on this machine.
     """
     number = int.from_bytes(digest, "big")
     name = "".join(_NAME_DIGITS[number >> 5 * place & 31] for place in range(_NAME_LENGTH))
     folder = ScratchFolder(manifest.location.sibling(FOLDER), name)
     own = f"{_USERS}/{ULID()}"
-    folder.put(own, b"")
+    folder.put(own, describe_process())
     _remove_abandoned(Objects(folder.location), name)
+    _remove_dead_users(Objects(folder.location), name)
 
     def leave() -> None:
         objects = Objects(folder.location)
@@ -157,6 +160,20 @@ def _remove_abandoned(objects: Objects, own: str) -> None:
     for name, last in written.items():
         if now - last > _ABANDONED:
             _remove(objects, name)
+
+
+def _remove_dead_users(objects: Objects, own: str) -> None:
+    """Remove the marks of processes of this machine that died, and the folders that nobody else uses."""
+    try:
+        marks = [info.path for info in objects.list() if info.path.split("/")[1:-1] == [_USERS]]
+        dead = [path for path in marks if is_dead_process(objects.get(path) or b"")]
+        for path in dead:
+            objects.delete(path)
+        used = {path.partition("/")[0] for path in marks if path not in dead}
+        for name in {path.partition("/")[0] for path in dead} - used - {own}:
+            _remove(objects, name)
+    except OmniGraphError as error:
+        _log.warning("abandoned files in %s could not be removed: %s", objects.location, error)
 
 
 def _last_written(objects: Objects) -> dict[str, datetime]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import Cancelled, Unsupported
+from omnigraph.errors import Cancelled, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.rows import scan
+from omnigraph.storage.columns import to_list
 
 SCHEMA = """
 node Port { code: String @key }
@@ -133,3 +136,49 @@ def test_igraph_has_types_names_and_weights(graph: Graph) -> None:
         ((2, 0), 300.0),
     ]
     assert found.is_directed()
+
+
+def test_arrays_of_each_type_for_pytorch(graph: Graph) -> None:
+    found = graph.analytics.project(edges={"Leg": "both", "CallsAt": "in"}).to_arrays()
+    ids = {each.name: to_list(each.ids) for each in found.nodes}
+    assert ids == {"Port": ["ham", "osl", "rot"], "Vessel": ["rot"]}
+    edges = {each.name: (each.from_type, each.to_type, each.index.tolist()) for each in found.edges}
+    assert edges["CallsAt"] == ("Vessel", "Port", [[0], [2]])
+    assert sorted(zip(*edges["Leg"][2], strict=True)) == [(0, 1), (1, 1), (2, 0), (2, 0)]
+
+
+def test_features_are_numbers_and_vectors(tmp_path: Path) -> None:
+    made = og.init(
+        tmp_path / "v.og",
+        "node Port { code: String @key  size: I32?  v: Vector(2)?  name: String? }\nedge Leg: Port -> Port",
+    )
+    made.load(
+        [
+            {"type": "Port", "data": {"code": "a", "size": 3, "v": [1.0, 2.0]}},
+            {"type": "Port", "data": {"code": "b"}},
+            {"edge": "Leg", "from": "b", "to": "a"},
+        ]
+    )
+    (nodes,) = made.analytics.to_arrays({"Port": ["v", "size"]}).nodes
+    assert nodes.features is not None
+    assert nodes.features.dtype == np.float32
+    assert np.array_equal(nodes.features, [[1, 2, 3], [np.nan] * 3], equal_nan=True)
+    with pytest.raises(ParameterError) as caught:
+        made.analytics.to_pyg({"Prot": [], "Port": ["sise", "name"]})
+    assert caught.value.details["problems"] == [
+        "features names 'Prot', which the projection does not have",
+        "Port has no property 'sise'",
+        "Port.name is String?",
+    ]
+    if find_spec("torch_geometric") is None:
+        with pytest.raises(Unsupported, match="is not installed"):
+            made.analytics.to_pyg()
+
+
+def test_a_hetero_data_of_pytorch_geometric(graph: Graph) -> None:
+    pytest.importorskip("torch_geometric")
+    data = graph.analytics.project(["Port"], ["Leg"], weight="km").to_pyg()
+    assert data["Port"].num_nodes == 3
+    assert data["Port", "Leg", "Port"].edge_index.shape == (2, 4)
+    assert data["Port", "Leg", "Port"].edge_attr.shape == (4, 1)
+    assert data.validate()

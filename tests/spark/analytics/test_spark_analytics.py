@@ -188,6 +188,30 @@ def test_a_command_runs_where_it_is_told_or_where_many_edges_belong(
     assert run()["engine"] == "local"
 
 
+def test_more_nodes_than_a_task_holds_are_refused_by_name(
+    on_spark: SparkGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projections, "MAX_NUMBERED_NODES", 79)
+    with pytest.raises(Unsupported, match="has 80 nodes; on Spark at most 79"):
+        on_spark.analytics.project(["Port"], ["Leg"]).degree()
+
+
+def test_frames_have_the_shape_of_graphframes(graph: Graph, spark: SparkSession) -> None:
+    with graph.spark(spark) as opened:
+        vertices, edges = opened.to_graphframes()
+        assert (vertices.columns, edges.columns) == (["id", "type"], ["src", "dst", "relationship"])
+        ids = {row.id for row in vertices.collect()}
+        assert {"Port/p001", "Vessel/v0"} <= ids
+        assert len(ids) == vertices.count() == 89
+        assert {end for row in edges.collect() for end in (row.src, row.dst)} <= ids
+        assert edges.count() == graph.analytics.count_stored_edges()
+        ports, legs = opened.to_graphframes(["Port"], ["Leg"])
+        assert (ports.columns, legs.columns) == (["id", "type", "code", "size"], ["src", "dst", "relationship", "km"])
+        assert ports.where("id = 'p008'").first() == ("p008", "Port", "p008", 1)
+        with pytest.raises(ParameterError, match="edges of CallsAt end at types"):
+            opened.to_graphframes(["Port"], ["CallsAt"])
+
+
 def test_a_result_of_spark_is_written_with_its_engine(tmp_path: Path, spark: SparkSession) -> None:
     made = og.init(tmp_path / "ports.og", SCHEMA)
     made.load(

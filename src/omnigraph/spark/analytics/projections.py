@@ -27,6 +27,7 @@ from omnigraph.analytics import (
     refuse_weights,
 )
 from omnigraph.deadlines import check_deadline
+from omnigraph.errors import Unsupported
 from omnigraph.language.schema import Catalog
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 SPARK_MIN_EDGES: Final = 2_000_000
 """With fewer edges an algorithm runs in the driver's process: a round takes less time there than a job to start."""
+MAX_NUMBERED_NODES: Final = 50_000_000
+"""Each task that cuts edges holds the ids of the nodes, and finds them by about 36 bytes for each and the id itself."""
 _INDEX: Final = "edges.json"
 _log = logging.getLogger("omnigraph")
 
@@ -64,6 +67,7 @@ class SparkProjector:
             local = load_projection(snapshot, catalog, plan)
             return ProjectedGraph(local.nodes, local.engine, "spark-driver")
         nodes = number_nodes(snapshot, plan)
+        _refuse_many_nodes(nodes)
         folder, leave = use_named_folder(self.manifest, _name_folder(snapshot, plan, nodes))
         self.keep(leave)
         executor = SparkExecutor(self.session, "reading a projection")
@@ -76,6 +80,15 @@ class SparkProjector:
     def make_frame(self, table: pa.Table) -> DataFrame:
         """Return a result as a DataFrame."""
         return self.session.createDataFrame(table)
+
+
+def _refuse_many_nodes(nodes: tuple[ProjectedNodes, ...]) -> None:
+    count = sum(len(part.order) for part in nodes)
+    if count > MAX_NUMBERED_NODES:
+        raise Unsupported(
+            f"the projection has {count:,} nodes; on Spark at most {MAX_NUMBERED_NODES:,}: each task holds their ids",
+            hint="run it in one process, name fewer types, or give filters",
+        )
 
 
 def _name_folder(snapshot: Snapshot, plan: ProjectionPlan, nodes: tuple[ProjectedNodes, ...]) -> bytes:

@@ -11,6 +11,7 @@ from omnigraph.spark.source.change_stream import (
     parse_stream_options,
     to_change_row,
 )
+from omnigraph.spark.source.graph_frames import make_graph_frames
 from omnigraph.spark.source.snapshot import SparkSnapshot, view_names
 from omnigraph.spark.source.spark_types import arrow_schema_of, from_spark, to_spark, to_spark_type
 from omnigraph.spark.source.sql import run_sql
@@ -28,6 +29,7 @@ __all__ = [
     "TypeReader",
     "arrow_schema_of",
     "from_spark",
+    "make_graph_frames",
     "open_type_writer",
     "parse_read_options",
     "parse_stream_options",
