@@ -48,17 +48,16 @@ def read_ports(end: Pipe, uri: str) -> None:
         end.send(error)
 
 
-def live_beside(graph: Graph, each: int) -> int:
-    """Two writers and a reader while upkeep goes round and round; how often it went."""
+def live_beside(graph: Graph, each: int) -> None:
+    """Two writers and a reader while upkeep goes round and round."""
     writers = {name: pipe() for name in ("a", "b")}
     reader, theirs = pipe()
     children = [start(read_ports, theirs, graph.uri)]
     children += [start(write_ports, end, graph.uri, name, each) for name, (_, end) in writers.items()]
-    waiting, rounds = [ours for ours, _ in writers.values()], 0
+    waiting = [ours for ours, _ in writers.values()]
     while waiting:
         graph.optimize()
         cleanup(graph._manifest, 3, confirm=True, grace=GRACE)
-        rounds += 1
         done = [ours for ours in waiting if ours.poll()]
         for ours in done:
             answer = ours.recv()
@@ -70,7 +69,6 @@ def live_beside(graph: Graph, each: int) -> int:
     assert reads > 0
     for child in children:
         child.join()
-    return rounds
 
 
 def check_nothing_lost(graph: Graph, before: int, each: int) -> None:
@@ -88,13 +86,11 @@ def check_nothing_lost(graph: Graph, before: int, each: int) -> None:
 
 
 def test_writers_and_readers_go_on(ports: Graph) -> None:
-    rounds = live_beside(ports, 8)
+    live_beside(ports, 8)
     check_nothing_lost(ports, 12, 8)
-    assert rounds > 1
 
 
 @pytest.mark.slow
 def test_writers_and_readers_go_on_for_long(ports: Graph) -> None:
-    rounds = live_beside(ports, 200)
+    live_beside(ports, 200)
     check_nothing_lost(ports, 12, 200)
-    assert rounds > 10

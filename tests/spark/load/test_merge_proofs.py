@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from omnigraph.language.schema import TableKey, parse_schema
@@ -38,6 +38,8 @@ def test_a_rule_that_is_proven_holds(kind: RuleKind, incoming: Pairs, stored: Pa
     if kind is RuleKind.CARDINALITY:
         # Every edge has a source.
         incoming, stored = ([(id_, value or "x") for id_, value in rows] for rows in (incoming, stored))
+    # What is stored obeys the rule: no commit is made that breaks one.
+    assume(not count_violations(rule, stored, []))
     proven = is_proven(rule, incoming, stored, partitions)
     assert not proven or not count_violations(rule, incoming, stored)
     given_ids = [id_ for id_, _ in incoming]
