@@ -119,6 +119,10 @@ def test_the_drawing_goes_back_in_time_and_nothing_moves(site: Site, visit: Visi
     expect(drawing).to_have_attribute("data-busy", "false")
     assert "at=" in page.url
     expect(page.get_by_label("What is drawn")).to_contain_text("2 not there")
+    # What is counted is of then, too.
+    expect(page.get_by_role("group", name="Expand").get_by_role("button", name="← Reports")).to_have_text(
+        "← Reports 1 of 1"
+    )
     page.get_by_role("button", name="Back to now").click()
     expect(drawing).to_have_attribute("data-nodes", "6")
     # No layout ran: whatever was drawn is where it was.

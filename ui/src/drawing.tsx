@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import Sigma from "sigma";
 import { get, routePath } from "./api";
 import { count, hueOf } from "./format";
-import { useLoad } from "./loading";
+import { Failure, useLoad } from "./loading";
 import { Counts, TypeName, entityPath, totals } from "./parts";
 import { navigate, view } from "./router";
 import { watchLook } from "./theme";
@@ -56,13 +56,11 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
   useEffect(() => {
     if (!holder.current) return;
     const graph = new Graph({ multi: true, type: "directed" });
+    const placed: Box[] = [];
     colours.clear();
     const renderer = new Sigma(graph, holder.current, {
       allowInvalidContainer: true,
       defaultEdgeType: "arrow",
-      labelColor: { color: colour("--ink") },
-      labelFont: "system-ui, sans-serif",
-      labelSize: 12,
       labelDensity: 2,
       labelGridCellSize: 60,
       labelRenderedSizeThreshold: 3,
@@ -74,15 +72,16 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
       stagePadding: 72,
       zIndex: true,
       nodeProgramClasses: { bordered: border() },
+      defaultDrawNodeLabel: (context, data) => drawLabel(context, graph, placed, data as typeof data & LabelData),
       // The ones of the library draw dark text on white, in every theme.
       defaultDrawNodeHover: (context, data) => drawHover(context, data, colour("--paper"), colour("--ink")),
     });
     const leave = watchLook(() => {
       colours.clear();
-      renderer.setSetting("labelColor", { color: colour("--ink") });
       renderer.setSetting("edgeLabelColor", { color: colour("--muted") });
       setPainted((old) => old + 1);
     });
+    renderer.on("beforeRender", () => placed.splice(0));
     renderer.on("clickNode", ({ node }) => handlers.current.onSelect?.(node));
     renderer.on("clickStage", () => handlers.current.onSelect?.(null));
     renderer.on("doubleClickNode", (event) => {
@@ -163,6 +162,63 @@ function drawHover(context: CanvasRenderingContext2D, data: { x: number; y: numb
   context.stroke();
   context.fillStyle = ink;
   context.fillText(data.label, data.x + data.size + 6, data.y + 4);
+}
+
+/** The four sides of a node, the usual one first; y grows upwards, as in the graph. */
+const SIDES = [
+  [1, 0],
+  [0, -1],
+  [0, 1],
+  [-1, 0],
+] as const;
+
+interface Box {
+  readonly left: number;
+  readonly top: number;
+  readonly width: number;
+}
+
+/** What sigma hands over for a label; its types leave the key out. */
+interface LabelData {
+  readonly key: string;
+  readonly x: number;
+  readonly y: number;
+  readonly size: number;
+  readonly label: string | null;
+  readonly forceLabel: boolean;
+}
+
+const LABEL_HEIGHT = 15;
+
+/** The sides of a node, those first that are farthest from its edges. Beside it reads best, so others must be clearly freer. */
+function rankSides(graph: Graph, key: string): (readonly [number, number])[] {
+  const [x, y] = [Number(graph.getNodeAttribute(key, "x")), Number(graph.getNodeAttribute(key, "y"))];
+  const ways = graph.mapNeighbors(key, (_, other) => {
+    const [dx, dy] = [Number(other["x"]) - x, Number(other["y"]) - y];
+    const length = Math.hypot(dx, dy) || 1;
+    return [dx / length, dy / length] as const;
+  });
+  const ranked = SIDES.map((side, index) => [side, (index === 0 ? -0.3 : 0) + Math.max(-1, ...ways.map(([dx, dy]) => side[0] * dx + side[1] * dy))] as const);
+  return ranked.sort(([, a], [, b]) => a - b).map(([side]) => side);
+}
+
+/** Draw a label where it covers no other and is not cut off. One that must not be missed is drawn in any case. */
+function drawLabel(context: CanvasRenderingContext2D, graph: Graph, placed: Box[], data: LabelData): void {
+  if (!data.label) return;
+  context.font = "12px system-ui, sans-serif";
+  context.fillStyle = colour("--ink");
+  const width = context.measureText(data.label).width;
+  const edge = context.canvas.clientWidth;
+  const boxes = rankSides(graph, data.key).map(([sx, sy]): Box => {
+    const left = sx === 0 ? data.x - width / 2 : sx > 0 ? data.x + data.size + 3 : data.x - data.size - 3 - width;
+    return { left, top: data.y - LABEL_HEIGHT / 2 - sy * (data.size + 9), width };
+  });
+  const isInside = (box: Box) => box.left >= 2 && box.left + width <= edge - 2;
+  const isFree = (box: Box) => placed.every((other) => box.left + width < other.left || other.left + other.width < box.left || Math.abs(box.top - other.top) > LABEL_HEIGHT);
+  const box = boxes.find((each) => isInside(each) && isFree(each)) ?? (data.forceLabel ? (boxes.find(isInside) ?? boxes[0]) : undefined);
+  if (!box) return;
+  placed.push(box);
+  context.fillText(data.label, box.left, box.top + LABEL_HEIGHT - 4);
 }
 
 function border() {
@@ -277,10 +333,14 @@ const ASKED = 60;
 /** A diff on the graph: what came, went and changed, with the unchanged neighbours one step out, faded. */
 export function DiffDrawing({ graph, entities, summary, before, after }: DiffDrawingProps) {
   const [side, setSide] = useState<"both" | "before" | "after">("both");
-  const catalog = useLoad(`${graph} edges`, (signal) => get<Catalog>(routePath(graph, "/schema", { view: "catalog" }), signal));
-  const around = useLoad(summary || !catalog.data ? null : JSON.stringify([graph, before, after, entities.length, entities[0]?.id]), (signal) => readAround(graph, entities, before, after, signal));
-  const ends = new Map(catalog.data?.edges.map((edge) => [edge.name, [edge.from, edge.to] as const]));
-  const { nodes, edges } = useMemo(() => toDrawing(entities, ends, around.data ?? []), [entities, catalog.data, around.data]);
+  // An edge type may be known to one side only.
+  const edgeTypes = useLoad(JSON.stringify([graph, before, after]), async (signal) => {
+    const sides = await Promise.all([before, after].map(({ branch, commit }) => get<Catalog>(routePath(graph, "/schema", { view: "catalog", branch, at: commit }), signal)));
+    return sides.flatMap((side) => side.edges);
+  });
+  const around = useLoad(summary || !edgeTypes.data ? null : JSON.stringify([graph, before, after, entities.length, entities[0]?.id]), (signal) => readAround(graph, entities, before, after, signal));
+  const ends = new Map(edgeTypes.data?.map((edge) => [edge.name, [edge.from, edge.to] as const]));
+  const { nodes, edges } = useMemo(() => toDrawing(entities, ends, around.data ?? []), [entities, edgeTypes.data, around.data]);
   const shows = (mark: DrawnNode["mark"]) => side === "both" || (side === "before" ? mark !== "came" : mark !== "went");
   const shownNodes = useMemo(() => nodes.map((node) => ({ ...node, hidden: !shows(node.mark) })), [nodes, side]);
   const shownEdges = useMemo(() => edges.map((edge) => ({ ...edge, hidden: !shows(edge.mark) })), [edges, side]);
@@ -301,6 +361,7 @@ export function DiffDrawing({ graph, entities, summary, before, after }: DiffDra
       </div>
     );
   }
+  const changedNodes = entities.filter((each) => each.kind === "node").length;
   const marked = (mark: DrawnNode["mark"]) => nodes.filter((node) => node.mark === mark).length + edges.filter((edge) => edge.mark === mark).length;
   return (
     <div data-came={marked("came")} data-went={marked("went")} data-changed={marked("changed")} class="drawn-diff">
@@ -315,7 +376,13 @@ export function DiffDrawing({ graph, entities, summary, before, after }: DiffDra
         <span class="legend">
           <span class="came">+ came, filled</span> <span class="went">− went, hollow</span> <span class="changed">~ changed, ringed</span> <span class="muted">○ around, unchanged</span>
         </span>
+        {changedNodes > ASKED && (
+          <span class="muted">
+            around the first {ASKED} of {count(changedNodes)} changed nodes
+          </span>
+        )}
       </div>
+      {(edgeTypes.error ?? around.error) && <Failure error={(edgeTypes.error ?? around.error) as Error} retry={edgeTypes.error ? edgeTypes.reload : around.reload} />}
       <Canvas nodes={shownNodes} edges={shownEdges} onOpen={(key) => open(graph, key)} />
     </div>
   );
@@ -334,11 +401,11 @@ async function readAround(graph: string, entities: readonly EntityChange[], befo
     const some = await Promise.all(
       asked.slice(first, first + 6).map(async (each) => {
         const { branch, commit } = each.op === "deleted" ? before : after;
-        const found = await get<Neighbours>(routePath(graph, "/entity/neighbors", { type: each.type, id: each.id, limit: AROUND, branch, at: commit }), signal).catch(() => null);
-        return found && { key: `${each.type}/${each.id}`, found };
+        const found = await get<Neighbours>(routePath(graph, "/entity/neighbors", { type: each.type, id: each.id, limit: AROUND, branch, at: commit }), signal);
+        return { key: `${each.type}/${each.id}`, found };
       }),
     );
-    answers.push(...some.filter((each) => each !== null));
+    answers.push(...some);
   }
   return answers;
 }

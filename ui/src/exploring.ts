@@ -2,7 +2,7 @@
 
 import { get, routePath } from "./api";
 import type { DrawnEdge, DrawnNode } from "./drawing";
-import type { Moment } from "./moment";
+import { type Moment, momentKey } from "./moment";
 import type { Catalog, Neighbours, QueryResult, Row } from "./wire";
 
 export const PAGE = 100;
@@ -25,8 +25,9 @@ export function parseKey(key: string): { type: string; id: string } {
   return { type: key.slice(0, slash), id: key.slice(slash + 1) };
 }
 
-export function pageKey(key: string, edge: string, direction: string): string {
-  return `${key} ${direction} ${edge}`;
+/** Pages are of one moment: at another one a node has other edges. */
+function pageKey(key: string, edge: string, direction: string, moment: Moment): string {
+  return `${key} ${direction} ${edge} ${momentKey(moment)}`;
 }
 
 /** The first nodes of a type. */
@@ -38,7 +39,7 @@ export async function sample(graph: string, type: string, moment: Moment): Promi
 /** Add a page of neighbours, of one edge type or of all. Nodes that are drawn already stay where they are. */
 export async function expand(drawn: Drawn, graph: string, catalog: Catalog, key: string, moment: Moment, edge?: string, direction?: "in" | "out"): Promise<Drawn> {
   const { type, id } = parseKey(key);
-  const offset = edge && direction ? (drawn.pages.get(pageKey(key, edge, direction)) ?? 0) : 0;
+  const offset = edge && direction ? (drawn.pages.get(pageKey(key, edge, direction, moment)) ?? 0) : 0;
   const answer = await get<Neighbours>(routePath(graph, "/entity/neighbors", { type, id, edge, direction: direction ?? "both", limit: PAGE, offset, ...moment }));
   const nodes = new Map(drawn.nodes.map((node) => [node.key, node]));
   const edges = new Map(drawn.edges.map((each) => [each.key, each]));
@@ -53,7 +54,7 @@ export async function expand(drawn: Drawn, graph: string, catalog: Catalog, key:
       nodes.set(end, nodes.get(end) ?? { key: end, type: endType, label: endId });
     }
     edges.set(`${found.type}/${found.id}`, { key: `${found.type}/${found.id}`, type: found.type, from, to });
-    const page = pageKey(key, found.type, found.direction);
+    const page = pageKey(key, found.type, found.direction, moment);
     pages.set(page, (pages.get(page) ?? 0) + 1);
   }
   return { nodes: [...nodes.values()], edges: [...edges.values()], pages };

@@ -70,7 +70,8 @@ function Page() {
     <Shell graph={graph} view={name} caller={caller} actions={new Set(allowed)} place={place}>
       {View ? (
         <Suspense fallback={null}>
-          <View graph={graph} rest={rest} actions={actions} actor={caller.actor} />
+          {/* Another entity, commit or branch begins anew: a form or a preview of the one before is not for it. */}
+          <View key={place.path.join("/")} graph={graph} rest={rest} actions={actions} actor={caller.actor} />
         </Suspense>
       ) : (
         <NotFound graph={graph} />

@@ -10,6 +10,7 @@ import { Id, Time } from "./parts";
 import { RefChoices } from "./refs";
 import { Link, type Place, navigate, setSearch, view } from "./router";
 import { Search } from "./search";
+import { WRITTEN } from "./writing";
 import { type Rows, type Theme, chooseRows, chooseTheme, chosenRows, chosenTheme } from "./theme";
 import type { Branch, Caller, Commit } from "./wire";
 
@@ -140,6 +141,15 @@ function RefBar({ graph, place }: { readonly graph: string; readonly place: Plac
   const isKnown = moment.at === null || at >= 0;
   const then = useLoad(isKnown || commits.data === null ? null : `${graph} ${moment.at ?? ""}`, (signal) => get<Commit>(graphPath(graph, `/commits/${encodeURIComponent(moment.at ?? "")}`), signal));
   const shown = moment.at === null ? listed[0] : (listed[at] ?? then.data);
+  // What this page writes is no news to its reader: the bar follows at once.
+  useEffect(() => {
+    addEventListener(WRITTEN, commits.reload);
+    addEventListener(WRITTEN, branches.reload);
+    return () => {
+      removeEventListener(WRITTEN, commits.reload);
+      removeEventListener(WRITTEN, branches.reload);
+    };
+  }, []);
   const newer = useNewCommits(graph, moment.branch, commits.data?.commits[0]?.id);
   const move = (index: number) => {
     const target = listed[index];

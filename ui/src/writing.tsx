@@ -10,6 +10,9 @@ export function newKey(): string {
   return crypto.randomUUID();
 }
 
+/** The name of the event that says that this page wrote something. */
+export const WRITTEN = "omnigraph-written";
+
 /** Where to ask whether a write arrived. */
 export interface KeyedWrite {
   readonly graph: string;
@@ -40,7 +43,9 @@ export function WriteButton<T>({ label, run, done, disabled, plain, asks, found 
     setError(null);
     setFate(null);
     try {
-      done(await run());
+      const answer = await run();
+      dispatchEvent(new Event(WRITTEN));
+      done(answer);
     } catch (failed) {
       if (failed instanceof Offline && asks) {
         setFate({ kind: "asking" });

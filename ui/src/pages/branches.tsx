@@ -28,7 +28,7 @@ export function Branches({ graph, actions }: ViewProps) {
             </thead>
             <tbody>
               {items.map((branch) => (
-                <tr>
+                <tr key={branch.name}>
                   <th scope="row">
                     <Link to={view(graph, "", { branch: branch.name === "main" ? null : branch.name, at: null })}>{branch.name}</Link> {branch.protected && <span class="name">protected</span>}
                   </th>
@@ -95,7 +95,7 @@ export function Tags({ graph, actions }: ViewProps) {
               </thead>
               <tbody>
                 {items.map((tag) => (
-                  <tr>
+                  <tr key={tag.name}>
                     <th scope="row">
                       <Link to={view(graph, "", { branch: tag.branch === "main" ? null : tag.branch, at: tag.name })}>{tag.name}</Link>
                     </th>

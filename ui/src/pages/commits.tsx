@@ -122,7 +122,7 @@ function Lanes({ graph, commits, selected, toggle, matches }: LanesProps) {
       </svg>
       <ol class="rows">
         {commits.map((commit) => (
-          <li class={matches(commit) ? "" : "faded"}>
+          <li key={commit.id} class={matches(commit) ? "" : "faded"}>
             <label>
               <input type="checkbox" checked={selected.includes(commit.id)} onChange={() => toggle(commit.id)} aria-label={`Compare ${titleOf(commit.message) || commit.id}`} />
             </label>

@@ -144,7 +144,7 @@ function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
               )}
               <div class="changes" data-count={entities.length}>
                 {entities.map((change) => (
-                  <Change graph={graph} change={change} before={diff.before} after={diff.after} folded={drawn} />
+                  <Change key={`${change.type}/${change.id} ${change.op} ${drawn}`} graph={graph} change={change} before={diff.before} after={diff.after} folded={drawn} />
                 ))}
               </div>
             </div>

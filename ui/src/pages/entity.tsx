@@ -57,7 +57,7 @@ export function EntityView({ graph, rest, actions, actor }: ViewProps) {
                 <h2>Neighbours</h2>
                 {found.degrees.length === 0 && <Empty>No edge begins or ends here.</Empty>}
                 {found.degrees.map((degree) => (
-                  <NeighbourList graph={graph} type={type} id={id} degree={degree} moment={moment} />
+                  <NeighbourList key={`${type}/${id} ${degree.direction} ${degree.edge}`} graph={graph} type={type} id={id} degree={degree} moment={moment} />
                 ))}
               </section>
             )}
@@ -145,7 +145,7 @@ function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload, at }:
         {({ entries, next }) => (
           <ol class="rows history">
             {entries.map((entry) => (
-              <li>
+              <li key={entry.commit.id}>
                 <span class={`sign ${SIGNS[entry.op][1]}`} title={SIGNS[entry.op][1]}>
                   {SIGNS[entry.op][0]}
                 </span>

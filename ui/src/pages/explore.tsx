@@ -10,7 +10,7 @@ import { type Moment, momentKey, momentOf } from "../moment";
 import { Heading, TypeName, Value, entityPath } from "../parts";
 import { Link, setSearch, usePlace, view } from "../router";
 import type { DrawnNode } from "../drawing";
-import { type Drawn, MOST_EDGES, MOST_NODES, NOTHING, PAGE, collapse, expand, pageKey, parseKey, readEdges, readRows, sample, toQueries, withoutNodes } from "../exploring";
+import { type Drawn, MOST_EDGES, MOST_NODES, NOTHING, PAGE, collapse, expand, parseKey, readEdges, readRows, sample, toQueries, withoutNodes } from "../exploring";
 import type { Catalog, Entity, Row } from "../wire";
 
 const Canvas = lazy(() => import("../drawing").then((m) => m.Canvas));
@@ -128,7 +128,7 @@ export function Explore({ graph }: ViewProps) {
                   graph={graph}
                   node={selected}
                   moment={moment}
-                  drawn={drawn}
+                  edges={there.data ? drawn.edges.filter((edge) => there.data?.edges.has(edge.key)) : drawn.edges}
                   pinned={pins.has(selected)}
                   grow={grow}
                   pin={() => toggle(selected)}
@@ -233,7 +233,8 @@ interface SelectedProps {
   readonly graph: string;
   readonly node: string;
   readonly moment: Moment;
-  readonly drawn: Drawn;
+  /** The drawn edges that are there at this moment. */
+  readonly edges: Drawn["edges"];
   readonly pinned: boolean;
   readonly grow: (key: string, edge?: string, direction?: "in" | "out") => Promise<void>;
   readonly pin: () => void;
@@ -241,7 +242,7 @@ interface SelectedProps {
   readonly collapse: () => void;
 }
 
-function Selected({ graph, node, moment, drawn, pinned, grow, pin, hide, collapse: fold }: SelectedProps) {
+function Selected({ graph, node, moment, edges, pinned, grow, pin, hide, collapse: fold }: SelectedProps) {
   const { type, id } = parseKey(node);
   const entity = useLoad(JSON.stringify([graph, node, moment]), (signal) => get<Entity>(routePath(graph, "/entity", { entity: "node", type, id, numbers: "safe", ...moment }), signal));
   return (
@@ -254,7 +255,7 @@ function Selected({ graph, node, moment, drawn, pinned, grow, pin, hide, collaps
           <>
             <div class="toolbar" role="group" aria-label="Expand">
               {(found.degrees ?? []).map((degree) => {
-                const have = drawn.pages.get(pageKey(node, degree.edge, degree.direction)) ?? 0;
+                const have = edges.filter((edge) => edge.type === degree.edge && (degree.direction === "out" ? edge.from : edge.to) === node).length;
                 return (
                   <button disabled={have >= degree.count} onClick={() => void grow(node, degree.edge, degree.direction)}>
                     {degree.direction === "out" ? "→" : "←"} {degree.edge} {have > 0 || degree.count > PAGE ? `${count(have)} of ${count(degree.count)}` : count(degree.count)}

@@ -65,7 +65,7 @@ export function Overview({ graph, actions }: ViewProps) {
                     .filter((branch) => branch.name !== "main")
                     .slice(0, 20)
                     .map((branch) => (
-                      <li>
+                      <li key={branch.name}>
                         <AheadOfMain graph={graph} branch={branch.name} mayMerge={actions.has("branch_merge")} />
                       </li>
                     ))}
