@@ -20,7 +20,7 @@
       FormatError                 use the release that fits
         FormatTooNew, FormatTooOld
       LimitError                  ask for less, or raise the limit
-        DeadlineExceeded, Cancelled, MemoryExceeded, ResultTooLarge, TooManyRequests
+        DeadlineExceeded, Cancelled, MemoryExceeded, QueryTooCostly, ResultTooLarge, TooManyRequests
       OperatorError               somebody has to look
         RecoveryError, DriftDetected, GraphMoved, NoDecision, StorageError, OutcomeUnknown, EmbeddingError,
         SparkUnavailable, ServerUnavailable
@@ -588,6 +588,12 @@ def _print_bytes(nbytes: int) -> str:
         if nbytes >= size:
             return f"{nbytes / size:,.1f} {unit}"
     return f"{nbytes:,} bytes"
+
+
+class QueryTooCostly(LimitError):
+    """A server refuses the query before it runs: its walks are too long, or it would make too many rows."""
+
+    code = "query_too_costly"
 
 
 class ResultTooLarge(LimitError):

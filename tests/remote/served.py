@@ -38,8 +38,16 @@ from omnigraph.server import (
 )
 from omnigraph.server.hosting import open_hosted_graph
 
-# A busy machine must not matter.
-LIMITS = Limits(failed_logins=100_000, read_wait_ms=600_000, write_wait_ms=600_000, read_seconds=600, write_seconds=600)
+# A busy machine must not matter, and cases have walks of any length.
+LIMITS = Limits(
+    failed_logins=100_000,
+    read_wait_ms=600_000,
+    write_wait_ms=600_000,
+    read_seconds=600,
+    write_seconds=600,
+    hops=0,
+    estimate_rows=0,
+)
 SECONDS = 600
 ACTOR = "act-test"
 TOKENS = "tokens.json"

@@ -88,6 +88,7 @@ DEFECTS: Final[dict[str, tuple[str, ...]]] = {
     "D1 a request has no time limit and no budget": (
         "server/test_server_errors.py::test_a_deadline_ends_a_read_and_a_write",
         "server/test_server_errors.py::test_a_client_that_goes_away_cancels_its_work",
+        "server/test_server_limits.py::test_a_query_that_would_make_too_many_rows_is_refused",
         "server/test_server_reads.py::test_pages_are_of_one_commit_and_nothing_is_cut_in_silence",
         "server/test_server_operations.py::test_requests_are_listed_and_cancelled",
     ),

@@ -16,6 +16,7 @@ import orjson
 import pytest
 
 from omnigraph.server import Role, create_token
+from omnigraph.server.process.connections import HEADER_BYTES
 from omnigraph.server.routes import ROUTES
 from tests.server.live import WAIT, LiveServer, start_server
 
@@ -148,8 +149,13 @@ def test_a_body_that_trickles(server: LiveServer, token: str) -> None:
 )
 def test_what_is_no_proper_request(server: LiveServer, sent: bytes, status: set[int]) -> None:
     with connect(server) as connection:
-        connection.sendall(sent)
-        found, body = read_answer(connection)
+        try:
+            connection.sendall(sent)
+            found, body = read_answer(connection)
+        except (ConnectionError, ssl.SSLEOFError):
+            # The server answered and ended the connection while the rest was on its way.
+            assert len(sent) > HEADER_BYTES
+            return
     assert found in status
     assert {"error", "code", "type", "request_id"} <= set(body)
 

@@ -168,8 +168,11 @@ class CardinalityEstimator:
             case Cross():
                 return self._rows_of(plan.left) * self._rows_of(plan.right)
             case Select():
-                is_join = isinstance(plan.input, Cross) and find_join_comparison(plan.input, plan) is not None
-                return self._rows_of(plan.input) * (_EQUALITY * _EQUALITY if is_join else _RANGE)
+                if isinstance(plan.input, Cross) and find_join_comparison(plan.input, plan) is not None:
+                    # On one side most values are found once.
+                    most = max(self._rows_of(plan.input.left), self._rows_of(plan.input.right))
+                    return min(self._rows_of(plan.input) * _EQUALITY * _EQUALITY, most)
+                return self._rows_of(plan.input) * _RANGE
             case With() | Without():
                 return self._rows_of(plan.input) * _BLOCK
             case TopRanked() | Fuse():

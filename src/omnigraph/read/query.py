@@ -31,6 +31,7 @@ from omnigraph.read.explain import explain_plan
 from omnigraph.read.frames import EvaluationContext, QueryTables, Strategy, shared_cache
 from omnigraph.read.memory import QueryMemory, shared_pool
 from omnigraph.read.profile import Profile, ProfileRecorder
+from omnigraph.read.query_limits import check_query_limits
 from omnigraph.read.result import Result, execute_read, output_schema
 from omnigraph.read.search import EmbeddingSettings, Search
 
@@ -100,6 +101,7 @@ def plan_compiled(
     search = Search(snapshot, catalog, shared_cache(), parameters, options.embed)
     evaluation = EvaluationContext(parameters, now_milliseconds() if now is None else now, search)
     plan = _plan_for_sizes(compiled, catalog, snapshot)
+    check_query_limits(plan, snapshot, catalog)
     tables = QueryTables(snapshot, catalog, shared_cache(), options.strategy, compiled.read_properties)
     recorder = ProfileRecorder()
     memory = QueryMemory(shared_pool(), options.memory, recorder.name_running)

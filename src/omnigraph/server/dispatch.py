@@ -21,6 +21,7 @@ from starlette.types import Receive
 from omnigraph.deadlines import MOST_SECONDS, Deadline
 from omnigraph.errors import MergeConflicts, OmniGraphError, ParameterError
 from omnigraph.manifest.rows import MAIN
+from omnigraph.read.query_limits import QueryLimits, limit_queries
 from omnigraph.server.access import Gate, Token, require_types_asked
 from omnigraph.server.calls import (
     EVENTS,
@@ -184,7 +185,9 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
 
     JSON is written here too: it may be large.
     """
-    with deadline, trace_work(route.work.__name__):
+    limits = call.limits
+    costs = QueryLimits(limits.hops, limits.estimate_rows)
+    with deadline, trace_work(route.work.__name__), limit_queries(costs):
         etag = find_etag(route, call)
         if has_current_state(call, etag):
             return Answer(status=HTTPStatus.NOT_MODIFIED), b"", etag
@@ -195,7 +198,7 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
         if answer.stream is not None:
             return *_begin_stream(answer, answer.stream), etag
     body = orjson.dumps({**answer.fields, "request_id": call.request_id})
-    most = call.limits.result_bytes
+    most = limits.result_bytes
     if route.kind_of(call) == "read" and len(body) > most:
         raise too_large(f"the answer has {len(body):,} bytes; at most {most:,} are sent as JSON")
     return answer, body, etag

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 from typing import cast
 
@@ -245,6 +246,16 @@ def test_an_index_is_built_used_and_replaced(tmp_path: Path, column: str, kind: 
     assert indexed(rebuilt) == {f"{column}_idx": (kind, (column,), 60)}
     assert rebuilt.version == 4
     assert found_by(rebuilt, kind) == ["d7"]
+
+
+def test_a_table_is_read_while_an_index_on_it_is_built(tmp_path: Path) -> None:
+    """Threads share the handle of a table, and Lance lends it to one that builds an index alone."""
+    table = create_table(str(tmp_path / "many"), pa.table({"id": [f"{number:>20}" for number in range(300_000)]}), "op")
+    builder = threading.Thread(target=lambda: build_index(table, "id", IndexKind.BTREE))
+    builder.start()
+    while builder.is_alive():
+        assert next(table.scan(["id"], limit=1)).num_rows == 1
+    builder.join()
 
 
 def documents(count: int, start: int = 0) -> pa.Table:

@@ -22,6 +22,7 @@ from omnigraph.server.config.queries import QueryFolder, read_query_folder
 from omnigraph.server.config.settings import (
     DEFAULT_BIND,
     MOST_WORKERS,
+    OPTIONAL_LIMITS,
     REQUEST_LIMITS,
     AgentSettings,
     AgentWrites,
@@ -259,8 +260,9 @@ class _ConfigReader:
         values: dict[str, int | float] = {}
         for name, each in found.items():
             value = self.yaml.read_value(each, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                self._add_wrong(each, f"'{name}' must be a number above 0")
+            least = 0 if name in OPTIONAL_LIMITS else 1
+            if isinstance(value, bool) or not isinstance(value, int | float) or not (value > 0 or value == least):
+                self._add_wrong(each, f"'{name}' must be a number {'above 0' if least else 'of 0 or more'}")
             else:
                 values[name] = value
         return replace(default, **cast("dict[str, int]", values))

@@ -50,8 +50,16 @@ class Limits:
     load_ratio: int = 200
     """Decoded bytes for each byte that was sent."""
     json_depth: int = 64
+    line_bytes: int = 8 * _MIB
+    """One line of a load."""
+    hops: int = 20
+    """Hops of one walk of a query; 0 for any number."""
+    estimate_rows: int = 50_000_000
+    """Rows that one step of a query is estimated to make; 0 for any number."""
     read_threads: int = 2 * (os.cpu_count() or 1) + 4
     write_threads: int = 8
+    upkeep_threads: int = 1
+    """Operations of upkeep on one graph at the same time."""
     actor_reads: int = 16
     actor_writes: int = 8
     branch_queue: int = 16
@@ -80,8 +88,13 @@ REQUEST_LIMITS: Final = (
     "load_decoded_bytes",
     "load_ratio",
     "json_depth",
+    "line_bytes",
+    "hops",
+    "estimate_rows",
 )
 """The limits of one request, which a graph may have of its own. The others share out the whole server."""
+OPTIONAL_LIMITS: Final = frozenset({"hops", "estimate_rows"})
+"""Those that 0 turns off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from omnigraph.server.messages.requests import (
     to_schema_source,
 )
 from omnigraph.server.messages.streams import CountedStream, send_chunks
-from omnigraph.server.messages.uploads import UploadedInput, open_archive, open_lines
+from omnigraph.server.messages.uploads import UploadedInput, check_lines, open_archive, open_lines
 from omnigraph.server.messages.wire import (
     CHUNK_BYTES,
     RELEASE,
@@ -62,6 +62,7 @@ __all__ = [
     "branch_to_wire",
     "build_model",
     "catalog_to_wire",
+    "check_lines",
     "commit_to_wire",
     "id_of",
     "info_to_wire",

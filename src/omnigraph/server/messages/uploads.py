@@ -31,6 +31,7 @@ _BLOCK: Final = 1 << 20
 _MAGIC: Final = 4
 _CODECS: Final[Mapping[bytes, Literal["gzip", "zstd"]]] = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 _ENDING: Final = re.compile(r"(\.[a-z]{1,8}){1,2}$")
+_LINE_FORMATS: Final = ("csv", "jsonl")
 _HINT: Final = "send an archive as `og.open(URL).load` makes it"
 
 
@@ -108,6 +109,7 @@ def open_lines(path: Path, limits: Limits) -> Generator[UploadedInput]:
         with path.open("rb") as file:
             decoded = _decode(file, path.stat().st_size, Path(folder) / "decoded", limits)
         with (decoded or path).open("rb") as lines:
+            check_lines(lines, limits)
             yield UploadedInput(_NamedStream(lines, None))
 
 
@@ -126,6 +128,9 @@ def open_archive(path: Path, limits: Limits) -> Generator[UploadedInput]:
         if missing:
             raise _make_bad_archive(f"there is no member '{missing[0]:.60}'")
         source = None
+        for part in contents.source or ():
+            with members[part.member].open("rb") as lines:
+                check_lines(lines, limits, part.name)
         if contents.source is not None:
             source = [
                 _NamedStream(opened.enter_context(members[part.member].open("rb")), part.name)
@@ -138,6 +143,9 @@ def open_archive(path: Path, limits: Limits) -> Generator[UploadedInput]:
                 tables[part.kind][part.type] = _open_frame(opened, members[part.member])
                 continue
             file = _with_ending(members[part.member], part)
+            if part.format in _LINE_FORMATS:
+                with file.open("rb") as lines:
+                    check_lines(lines, limits, part.name)
             names[str(file)] = part.name
             paths = cast("list[str]", tables[part.kind].setdefault(part.type, []))
             paths.append(str(file))
@@ -190,6 +198,32 @@ def _open_frame(opened: ExitStack, path: Path) -> TableInput:
         return pa.ipc.open_stream(opened.enter_context(pa.memory_map(str(path))))
     except pa.ArrowException as error:
         raise _make_bad_archive("a frame is not an Arrow stream") from error
+
+
+def check_lines(file: io.BufferedIOBase, limits: Limits, name: str | None = None) -> None:
+    """Refuse a file with a line that is too long, before any of it is loaded. ``name``: what its sender calls it."""
+    number, length = 1, 0
+    # A line inside a block of this size cannot be too long: only those at its ends are looked at.
+    size = min(_BLOCK, limits.line_bytes)
+    while block := file.read(size):
+        check_deadline()
+        first, last = block.find(b"\n"), block.rfind(b"\n")
+        _check_line(length + (len(block) if first < 0 else first), number, limits, name)
+        number += block.count(b"\n")
+        length = length + len(block) if last < 0 else len(block) - last - 1
+    file.seek(0)
+
+
+def _check_line(length: int, number: int, limits: Limits, name: str | None) -> None:
+    if length > limits.line_bytes:
+        place = f"line {number}" if name is None else f"line {number} of {name}"
+        raise RequestError(
+            400,
+            "line_too_long",
+            f"{place} has more than {limits.line_bytes:,} bytes",
+            hint="each record is a line of its own; large values are blobs",
+            details={"line": number, "limit": limits.line_bytes},
+        )
 
 
 class _NamedStream(io.RawIOBase):

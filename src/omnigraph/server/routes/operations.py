@@ -102,13 +102,13 @@ _VERBS: Final[Mapping[OperationKind, tuple[type[RequestModel], Callable[[Graph, 
 
 
 def start_operation(call: ServerCall) -> Answer:
-    """Start upkeep that goes on by itself. One runs at a time for each graph."""
+    """Start upkeep that goes on by itself. Few run at a time for each graph."""
     asked = call.fields(OperationFields)
     model, verb = _VERBS[asked.kind]
     given = build_model(model, asked.args, is_text=False)
     hosting = call.hosting
     under_way = [each for each in hosting.operations.list_operations(call.graph.id) if _is_upkeep(each)]
-    if under_way:
+    if len(under_way) >= call.limits.upkeep_threads:
         raise RequestError(
             409,
             "operation_running",

@@ -11,6 +11,10 @@ from pydantic import AliasChoices, Field
 from omnigraph.errors import Json
 from omnigraph.language.query import SchemaSource, compile_query, lint_queries
 from omnigraph.language.source import Source
+from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.estimate import estimate_read_cost
+from omnigraph.read.query import plan_compiled
+from omnigraph.read.query_limits import QueryLimits, estimate_most_rows, find_most_hops, limit_queries
 from omnigraph.read.result import Result
 from omnigraph.server.access import ask_place
 from omnigraph.server.calls import ARROW, CSV, JSON, NDJSON, Answer, Route, ServerCall, too_large
@@ -123,9 +127,28 @@ def explain_read_query(call: ServerCall) -> Answer:
     graph = call.graph.graph
     source = to_query_source(asked.query)
     check_query_types(call, source, asked)
-    plan = graph.explain(source, asked.name, asked.params, branch=branch, at=at)
-    commit = id_of(graph.snapshot(branch, at).commit)
-    return Answer({"query_name": asked.name, "plan": plan, "branch": branch, "commit": commit}, commit)
+    snapshot = graph.snapshot(branch, at)
+    # What is only shown may cost anything.
+    with limit_queries(QueryLimits()):
+        plan = graph.explain(source, asked.name, asked.params, branch=branch, at=at)
+        estimate = _estimate_query(source, asked, snapshot)
+    commit = id_of(snapshot.commit)
+    fields = {"query_name": asked.name, "plan": plan, "estimate": estimate, "branch": branch, "commit": commit}
+    return Answer(fields, commit)
+
+
+def _estimate_query(source: Source, asked: QueryFields, snapshot: Snapshot) -> dict[str, Json]:
+    """Return what a query, or the match of a mutation, is estimated to cost."""
+    catalog = snapshot.catalog()
+    compiled = compile_query(source, catalog, asked.name)
+    planned = plan_compiled(compiled, catalog, snapshot, compiled.bind_parameters(asked.params))
+    cost = estimate_read_cost(planned.plan, planned.context)
+    return {
+        "rows": estimate_most_rows(planned.plan, snapshot, catalog),
+        "hops": find_most_hops(planned.plan),
+        "read_rows": cost.read_rows,
+        "read_bytes": cost.read_bytes,
+    }
 
 
 def profile_read_query(call: ServerCall) -> Answer:

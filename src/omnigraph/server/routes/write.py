@@ -22,6 +22,7 @@ from omnigraph.server.messages import (
     RequestModel,
     UploadedInput,
     WriteFields,
+    check_lines,
     id_of,
     made_commit_to_wire,
     open_archive,
@@ -269,7 +270,9 @@ def _load_to_wire(result: LoadResult) -> dict[str, Json]:
 def _open_input(call: ServerCall, asked: _LoadOptions) -> Generator[UploadedInput]:
     """Open what a load reads: the text of a JSON body, an upload of lines, or an archive of files."""
     if isinstance(asked, LoadFields):
-        yield UploadedInput(io.BytesIO(asked.data.encode("utf-8", "surrogatepass")))
+        lines = io.BytesIO(asked.data.encode("utf-8", "surrogatepass"))
+        check_lines(lines, call.limits)
+        yield UploadedInput(lines)
         return
     assert call.upload is not None, "a body that is not JSON was saved"
     limits = call.limits

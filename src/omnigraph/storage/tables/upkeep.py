@@ -26,7 +26,7 @@ from omnigraph.storage.columns import column_of
 from omnigraph.storage.lance_internals import print_highest_fragment_id, translate_errors
 from omnigraph.storage.tables.staging import IndexKind, StagedChange
 from omnigraph.storage.tables.table import ROW_CREATED_AT, Table
-from omnigraph.storage.tables.writes import stage_operation, write_durably
+from omnigraph.storage.tables.writes import open_own_handle, stage_operation, write_durably
 
 _KEEPS_FRAGMENTS: Final = frozenset({"Append", "Delete", "Update", "CreateIndex", "Rewrite", "ReserveFragments"})
 """The Lance operations that add or remove fragments, or delete rows in them, but change no value in a fragment."""
@@ -56,8 +56,9 @@ def build_index(table: Table, column: str, kind: IndexKind) -> StagedChange | No
 
 def build_segment(table: Table, column: str, kind: IndexKind, fragments: Sequence[int]) -> Segment:
     """Write an index over the rows of some fragments. No version shows it yet. It can be pickled."""
+    dataset = open_own_handle(table)
     with write_durably("table.stage", table.subject):
-        return table.dataset.create_index_uncommitted(
+        return dataset.create_index_uncommitted(
             column,
             kind.value,
             name=index_name(column),
@@ -79,8 +80,9 @@ def _make_center(table: Table, column: str) -> npt.NDArray[np.float32]:
 
 def merge_segments(table: Table, segments: Sequence[Segment]) -> Segment:
     """Merge indexes over parts of the rows into one."""
+    dataset = open_own_handle(table)
     with write_durably("table.stage", table.subject):
-        return table.dataset.merge_existing_index_segments(list(segments))
+        return dataset.merge_existing_index_segments(list(segments))
 
 
 def replace_indexes(table: Table, built: Mapping[str, Segment]) -> StagedChange | None:

@@ -304,7 +304,7 @@ def create_table_branch(table: Table, name: str) -> Table:
         message = f"{table.uri} has the storage of a deleted branch '{name}'"
         raise AlreadyExists(message, hint=purge_hint(table.uri, name))
     with write_durably("table.branch.create", table.subject):
-        _own_handle(table).create_branch(name, table.version)
+        open_own_handle(table).create_branch(name, table.version)
     _note(table, branch_uri(table.uri, name), TABLE_FOLDERS)
     _note(table, table.uri, [branch_ref_path(name)])
     return open_table(table.uri, name, table.version, table.access)
@@ -355,7 +355,7 @@ def drop_versions(table: Table, versions: Sequence[int]) -> int:
         # What is newer must be safe before what is older is gone.
         table.access.barrier.wait()
     with write_durably("table.versions.drop", table.subject):
-        return _own_handle(table).cleanup_old_versions(versions=list(versions)).bytes_removed
+        return open_own_handle(table).cleanup_old_versions(versions=list(versions)).bytes_removed
 
 
 # --------------------------------------------------------------------------------------------- steps
@@ -368,8 +368,11 @@ def write_durably(name: str, subject: str) -> Generator[None]:
         yield
 
 
-def _own_handle(table: Table) -> LanceDataset:
-    """Return a separate handle: inline writes advance the one that they are called on."""
+def open_own_handle(table: Table) -> LanceDataset:
+    """Return a separate handle: inline writes advance the one that they are called on.
+
+    While Lance changes a handle, or builds an index by it, other threads cannot read through it.
+    """
     with translate_errors(table.subject):
         return table.dataset.checkout_version(table.version)
 
@@ -379,7 +382,7 @@ def _at_version_of(table: Table, dataset: LanceDataset) -> Table:
 
 
 def _write_inline(table: Table, name: str, write: Callable[[LanceDataset], object]) -> Table:
-    dataset = _own_handle(table)
+    dataset = open_own_handle(table)
     with write_durably(name, table.subject):
         write(dataset)
     return _note_changed(table, _at_version_of(table, dataset))
