@@ -1,17 +1,21 @@
-"""Algorithms over a power-law graph: ours, from stored tables to a result, beside networkx and plain SciPy.
+"""Algorithms over a power-law graph: ours, from stored tables to a result, beside networkx, plain SciPy and Spark.
 
-``python bench/analytics.py [SCALE] [EDGES]``: 2**SCALE nodes. All times are of one run, in seconds of the wall clock;
-``cold`` reads the tables, ``warm`` finds the arrays in the cache. networkx gets its graph built for nothing.
+``python bench/analytics.py [SCALE] [EDGES] [--spark]``: 2**SCALE nodes. All figures are CPU seconds of one run, so that
+other work on the machine does not matter much; ``cold`` reads the tables, ``warm`` finds the arrays in the cache.
+networkx gets its graph built for nothing. With ``--spark`` the supersteps of executors are compared with one process:
+the CPU time of Java and of its workers counts, and the seconds of the clock are shown beside it.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, cast
 
 import numpy as np
@@ -34,7 +38,21 @@ RUNS: dict[str, dict[str, object]] = {
     "kcore": {},
     "bfs": {"source": "n000000000"},
     "shortest_paths": {"source": "n000000000"},
+    "louvain": {},
+    "leiden": {},
+    "betweenness": {"samples": 16},
+    "similarity": {"top_k": 5},
+    "random_walks": {"length": 10},
+    "embed_node2vec": {"dimension": 32, "walks": 2, "length": 10},
+    "embed_fastrp": {"dimension": 32},
 }
+ON_EXECUTORS: dict[str, dict[str, object]] = {
+    "degree": {},
+    "pagerank": {"iterations": 10},
+    "wcc": {},
+    "label_propagation": {"iterations": 3},
+}
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def rmat(scale: int, edges: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -48,10 +66,55 @@ def rmat(scale: int, edges: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, 
 
 
 def measure(work: Callable[[], object]) -> float:
-    """Return the seconds that it takes."""
-    begin = perf_counter()
+    """Return the CPU seconds that it takes in all threads of this process."""
+    begin = process_time()
     work()
-    return perf_counter() - begin
+    return process_time() - begin
+
+
+def count_tree() -> float:
+    """Return the CPU seconds of this process and of all that it started, Java and its workers among them."""
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text("utf-8").rpartition(")")[2].split()
+            number = int(path.parent.name)
+            parents[number], spent[number] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+    total, ours = 0.0, {os.getpid()}
+    while ours:
+        total += sum(spent.get(each, 0.0) for each in ours)
+        ours = {child for child, parent in parents.items() if parent in ours}
+    return total
+
+
+def compare_spark(graph: og.Graph) -> None:
+    """Print what supersteps cost on executors of this machine, beside one process."""
+    from omnigraph.spark.analytics import projections
+
+    projections.SPARK_MIN_EDGES = 0  # pyright: ignore[reportConstantRedefinition, reportAttributeAccessIssue]  few are handled like many
+    with graph.spark() as opened:
+        opened.session.range(1).count()
+        print(f"{'':18} {'here':>8} {'Spark':>8} {'ratio':>7} {'here, clock':>12} {'Spark, clock':>13}")
+        for name, parameters in ON_EXECUTORS.items():
+            shared_cache().clear()
+            figures: list[float] = []
+            for analytics in (graph.analytics, opened.analytics):
+                projection = analytics.project(["N"], ["E"])
+                cpu, clock = count_tree(), perf_counter()
+                run_algorithm(projection, name, parameters)
+                figures += [count_tree() - cpu, perf_counter() - clock]
+            here, here_clock, spark, spark_clock = figures
+            ratio = f"{spark / max(here, 0.01):6.1f}x"
+            print(f"{name:18} {here:8.2f} {spark:8.2f} {ratio:>7} {here_clock:12.2f} {spark_clock:13.2f}")
+
+
+def time_write(graph: og.Graph) -> None:
+    """Print what it costs to write a value for each node, in a new property and again."""
+    ranks = graph.analytics.project(["N"], ["E"]).pagerank(iterations=2)
+    first = measure(lambda: ranks.write("rank", create=True))
+    other = graph.analytics.project(["N"], ["E"]).pagerank(iterations=3)
+    print(f"{'write back':18} {first:8.2f} {measure(lambda: other.write('rank')):8.2f}")
 
 
 def time_networkx(begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], count: int) -> Mapping[str, float]:
@@ -78,6 +141,8 @@ def time_networkx(begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], coun
         "kcore": measure(lambda: library.core_number(simple)),
         "bfs": measure(lambda: library.single_source_shortest_path_length(graph, 0)),
         "shortest_paths": measure(lambda: library.single_source_dijkstra_path_length(graph, 0)),
+        "louvain": measure(lambda: library.community.louvain_communities(simple, seed=1)),
+        "betweenness": measure(lambda: library.betweenness_centrality(graph, k=16, seed=1)),
     }
 
 
@@ -97,7 +162,8 @@ def time_scipy(begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], count: 
 
 def main() -> None:
     """Print a table."""
-    scale, edges = (int(sys.argv[1]), int(sys.argv[2])) if len(sys.argv) > 2 else (14, 200_000)
+    numbers = [int(each) for each in sys.argv[1:] if each.isdecimal()]
+    scale, edges = numbers if len(numbers) == 2 else (14, 200_000)
     count = 2**scale
     begins, ends = rmat(scale, edges)
     folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
@@ -111,8 +177,11 @@ def main() -> None:
                 "E": pa.table({"from": pa.array(names[begins]), "to": pa.array(names[ends]), "w": pa.array(weights)})
             },
         )
+        print(f"{count:,} nodes, {edges:,} edges (RMAT), CPU seconds")
+        if "--spark" in sys.argv:
+            compare_spark(graph)
+            return
         peers, routines = time_networkx(begins, ends, count), time_scipy(begins, ends, count)
-        print(f"{count:,} nodes, {edges:,} edges (RMAT)")
         print(f"{'':18} {'cold':>8} {'warm':>8} {'scipy':>8} {'networkx':>9}")
         for name, parameters in RUNS.items():
             weight = "w" if name == "shortest_paths" else None
@@ -122,6 +191,7 @@ def main() -> None:
             warm = measure(lambda: run_algorithm(projection, name, parameters))  # noqa: B023  called at once
             others = [f"{found[name]:.3f}" if name in found else "-" for found in (routines, peers)]
             print(f"{name:18} {cold:8.3f} {warm:8.3f} {others[0]:>8} {others[1]:>9}")
+        time_write(graph)
     finally:
         shutil.rmtree(folder)
 
