@@ -80,7 +80,8 @@ def test_the_rules_are_of_every_kind() -> None:
 
 
 CHILD = """
-import sys, omnigraph
+import sys, omnigraph, pyarrow as pa
+from omnigraph.write.rules import check
 schema = "node Person { name: String @key  email: String? @unique } edge Knows: Person -> Person @card(0..5)"
 graph = omnigraph.init(sys.argv[1], schema)
 add = '''query add($name: String, $friend: String) {
@@ -91,6 +92,11 @@ graph.mutate('query first() { insert Person { name: "ann" } }')
 graph.mutate(add, params={"name": "bob", "friend": "ann"})
 graph.mutate('query gone() { delete Person where name = "bob" }')
 assert graph.snapshot().pin("Knows").row_count == 0
+check.MANY_ROWS = 10
+names = [f"p{number}" for number in range(50)]
+people = pa.table({"name": names, "email": names})
+graph.load(nodes={"Person": people}, edges={"Knows": pa.table({"from": names * 2, "to": names + names[::-1]})})
+assert graph.snapshot().pin("Knows").row_count == 100
 assert "datafusion" not in sys.modules
 try:
     graph.mutate(add, params={"name": "cid", "friend": "nobody"})
@@ -102,5 +108,5 @@ else:
 
 
 @pytest.mark.costly
-def test_sql_runs_only_for_a_mutation_that_breaks_a_rule(tmp_path: Path) -> None:
+def test_sql_runs_only_for_a_change_that_breaks_a_rule(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", CHILD, str(tmp_path / "graph.og")], check=True)

@@ -15,6 +15,7 @@ from omnigraph.language.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage.location import locate
 from omnigraph.storage.tables import row_search
 from omnigraph.write.rules import check as rules
+from omnigraph.write.rules import proofs
 from omnigraph.write.rules.check import IncomingMode
 from tests.selection import sized
 from tests.write.rules.rule_graphs import Contents, Row, check_graph, make_changes, make_ship_graph
@@ -100,7 +101,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 
 @settings(max_examples=sized(12, 400), suppress_health_check=QUIET)
-@given(CHANGES, st.sampled_from(["looked up", "scanned", "in parts"]))
+@given(CHANGES, st.sampled_from(["looked up", "scanned", "in parts", "proven in parts"]))
 def test_the_sql_says_what_plain_python_says(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, TableChange], way: str
 ) -> None:
@@ -111,11 +112,15 @@ def test_the_sql_says_what_plain_python_says(
         if way == "scanned":
             patch.setattr(row_search, "MAX_LISTED_VALUES", 0)
             patch.setattr(row_search, "_MAX_COMPARED_VALUES", 0)
-        elif way == "in parts":
+        elif way != "looked up":
             patch.setattr(rules, "MANY_ROWS", -1)
-            patch.setattr(rules, "_ROWS_IN_A_PART", 2)
-            # Else no part would be large enough for the SQL.
             patch.setattr(rules, "_FEW_ROWS", -1)
+            patch.setattr(rules, "_ROWS_IN_A_PART", 2)
+            patch.setattr(proofs, "_EDGES_AT_ONCE", 2)
+        if way == "in parts":
+            # Else no part would be large enough for the SQL.
+            patch.setattr(rules, "_PROVABLE_ROWS", -1)
+            patch.setattr(proofs, "_MOST_NODES", -1)
         checked = check_graph(graph, *made)
     found: Found = Counter((v.type, v.rule, str(v.value), v.ids) for v in checked.violations)
     assert found == expected_violations(graph.schema.catalog, changes)

@@ -1,4 +1,4 @@
-"""Proofs that a set rule holds for a few rows, where planning its SQL would take longer than looking.
+"""Proofs that a set rule holds, where its SQL would take longer than looking: of a few rows, and of ends of many edges.
 
 Only the SQL of a rule finds violations. A proof looks at the same relations and answers either "the SQL returns no row"
 or "unknown", and then the SQL runs. Where nulls make the two hard to compare, the answer is unknown.
@@ -6,17 +6,21 @@ or "unknown", and then the SQL runs. Where nulls make the two hard to compare, t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.language.schema import Cardinality
-from omnigraph.storage.columns import Rows, Values, column_of, is_among, to_list
+from omnigraph.storage.columns import Rows, Values, column_of, compute, is_among
+from omnigraph.storage.keys import to_canonical_text
 from omnigraph.write.rules.changed_table import subtract_values
 from omnigraph.write.rules.set_rules import RuleKind, SetRule
+
+_MOST_NODES: Final = 1_000_000
+_EDGES_AT_ONCE: Final = 1_000_000
 
 Relations = Mapping[str, Rows]
 """The relations of a rule by name, in the columns of its SQL."""
@@ -51,6 +55,30 @@ def _has_all_ends(relations: Relations) -> bool:
     )
 
 
+def are_ends_proven(rule: SetRule, rows: Mapping[str, pa.Table]) -> bool:
+    """Whether the SQL of a rule on ends surely returns no row, for any number of edges between not too many nodes.
+
+    The rows are those of the tables. Edges are looked at piece by piece, the ids of the nodes are held in memory.
+    """
+    relations = {relation.name: relation for relation in rule.relations}
+    nodes = ("incoming_nodes", "kept_nodes")
+    if rows["deleted_nodes"].num_rows or sum(rows[name].num_rows for name in nodes) > _MOST_NODES:
+        return False
+    ids = [
+        to_canonical_text(piece, relations[name].columns["id"]) for name in nodes for piece in rows[name].to_batches()
+    ]
+    known = pa.concat_arrays([pa.array([], pa.string()), *ids])
+    incoming = rows["incoming"]
+    for begin in range(0, incoming.num_rows, _EDGES_AT_ONCE):
+        check_deadline()
+        # Each piece makes a hash table of all nodes, so it has many times as many edges.
+        pieces = incoming.slice(begin, _EDGES_AT_ONCE).to_batches()
+        ends = pa.concat_arrays([to_canonical_text(piece, relations["incoming"].columns["node"]) for piece in pieces])
+        if ends.null_count or not _are_all_among(ends, known):
+            return False
+    return True
+
+
 def _is_within_limits(relations: Relations, limits: Cardinality) -> bool:
     """Whether every remaining node whose edges change has an allowed number of edges."""
     incoming, kept = relations["incoming"], relations["kept"]
@@ -59,9 +87,10 @@ def _is_within_limits(relations: Relations, limits: Cardinality) -> bool:
     edges = pa.concat_arrays([column_of(incoming, "node"), column_of(kept, "node")])
     if touched.null_count or any(column_of(each, "id").null_count for each in (incoming, kept)):
         return False
-    counts = Counter(cast("list[str]", to_list(edges.filter(is_among(edges, remaining)))))
-    most = len(edges) if limits.maximum is None else limits.maximum
-    return all(limits.minimum <= counts[node] <= most for node in cast("list[str]", to_list(remaining)))
+    counted = cast("pa.StructArray", compute("value_counts", edges.filter(is_among(edges, remaining))))
+    counts = cast("pa.Int64Array", counted.field("counts")).to_numpy()
+    fewest = 0 if len(counts) < len(remaining) else int(counts.min(initial=limits.minimum))
+    return limits.minimum <= fewest and (limits.maximum is None or int(counts.max(initial=0)) <= limits.maximum)
 
 
 def _are_all_among(values: Values, others: Values) -> bool:
