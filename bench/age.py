@@ -19,12 +19,14 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
+from typing import Final
 
 import lance
 import pyarrow as pa
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.storage.lance_internals.protobuf import parse_fields
 
 SCHEMA = """
 node Person { name: String @key  age: I64? }
@@ -37,6 +39,8 @@ query add($name: String, $to: String) {
 }
 """
 EARLY = 100
+CEILING_MB: Final = 500
+"""For 5,000 commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,31 @@ def sizes(root: Path) -> Counter[str]:
     return found
 
 
+FRAGMENT_PARTS: Final = {
+    2: "names of files",
+    3: "deletion files",
+    5: "row ids",
+    7: "when rows were written",
+    9: "when rows were created",
+}
+"""The fields of a fragment in Lance's message of a version that take space."""
+_FRAGMENTS: Final = 2
+
+
+def dissect_newest_version(folder: Path) -> Counter[str]:
+    """The bytes of the newest version file of a dataset, by what they say about its fragments."""
+    newest = max((folder / "_versions").glob("*.manifest"), key=lambda path: path.stat().st_mtime).read_bytes()
+    begin = int.from_bytes(newest[-16:-8], "little")
+    length = int.from_bytes(newest[begin : begin + 4], "little")
+    found: Counter[str] = Counter(rest=len(newest))
+    for part in parse_fields(newest[begin + 4 : begin + 4 + length]):
+        for field in parse_fields(part.value) if part.tag == _FRAGMENTS else ():
+            if field.tag in FRAGMENT_PARTS:
+                found[FRAGMENT_PARTS[field.tag]] += len(field.raw)
+                found["rest"] -= len(field.raw)
+    return found
+
+
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,12 +152,19 @@ def main() -> None:
         graph.close()
         upkeep = sum(commit.upkeep for commit in graph.commits(upkeep=True))
         bytes_of = sizes(folder / "graph.og")
+        version = dissect_newest_version(next((folder / "graph.og" / "nodes").iterdir()))
     early, last = next(each for each in windows if each.commit == EARLY), windows[-1]
     ratio, cpu_ratio = round(last.commit_ms / early.commit_ms, 2), round(last.cpu_ms / early.cpu_ms, 2)
     if options.json:
         print(
             json.dumps(
-                {"windows": [asdict(each) for each in windows], "ratio": ratio, "cpu": cpu_ratio, "bytes": bytes_of}
+                {
+                    "windows": [asdict(each) for each in windows],
+                    "ratio": ratio,
+                    "cpu": cpu_ratio,
+                    "bytes": bytes_of,
+                    "version file": version,
+                }
             )
         )
         return
@@ -139,6 +175,11 @@ def main() -> None:
     print(f"the last against the hundredth: {ratio}x, in CPU {cpu_ratio}x (ceiling 1.2x); {upkeep} upkeep commits")
     for name, count in bytes_of.most_common():
         print(f"{name:<28} {count / 1e6:>8.1f} MB")
+    total = sum(bytes_of.values()) / 1e6
+    print(f"{'all':<28} {total:>8.1f} MB   ceiling {CEILING_MB} MB {'ok' if total <= CEILING_MB else 'MISSED'}")
+    print(f"the newest version file of the nodes, {sum(version.values()):,} bytes:")
+    for name, count in version.most_common():
+        print(f"  {name:<26} {count:>8,}")
 
 
 if __name__ == "__main__":

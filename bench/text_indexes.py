@@ -16,13 +16,14 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import lance
 import numpy as np
 import pyarrow as pa
 
-KINDS: Final = ("none", "BTREE", "BITMAP", "ZONEMAP", "NGRAM")
+ScalarIndex: TypeAlias = Literal["BTREE", "BITMAP", "ZONEMAP", "NGRAM"]
+KINDS: Final[tuple[ScalarIndex | None, ...]] = (None, "BTREE", "BITMAP", "ZONEMAP", "NGRAM")
 WORDS: Final = (
     "amber",
     "basil",
@@ -68,12 +69,12 @@ def make_titles(rows: int) -> pa.Array[pa.StringScalar]:
     return pa.array(list(texts), pa.string())
 
 
-def measure(folder: Path, kind: str, titles: pa.Array[pa.StringScalar], rounds: int) -> Measured:
+def measure(folder: Path, kind: ScalarIndex | None, titles: pa.Array[pa.StringScalar], rounds: int) -> Measured:
     """Build one table with an index of a kind, and scan it with every filter."""
     uri = folder / f"{kind}.lance"
     table = lance.write_dataset(pa.table({"number": pa.array(range(len(titles))), "title": titles}), uri)
     plain, started = _count_bytes(uri), process_time()
-    if kind != "none":
+    if kind is not None:
         table.create_scalar_index("title", index_type=kind)
     built = process_time() - started
     known = titles[777].as_py()
@@ -86,7 +87,7 @@ def measure(folder: Path, kind: str, titles: pa.Array[pa.StringScalar], rounds: 
             rows[name] = table.scanner(columns=["number"], filter=text.format(known=known)).to_table().num_rows
             spent.append((process_time() - begin) * 1000)
         times[name] = median(spent)
-    return Measured(kind, built, (_count_bytes(uri) - plain) / 1e6, times, rows)
+    return Measured(kind or "none", built, (_count_bytes(uri) - plain) / 1e6, times, rows)
 
 
 def _count_bytes(folder: Path) -> int:
