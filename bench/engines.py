@@ -12,8 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-import pyarrow.parquet as pq
-
 from scans import Row
 from workload import Question, Workload
 
@@ -71,11 +69,10 @@ class OmniGraph:
         """One load, with every rule checked; the indexes on ids and ends follow it."""
         import omnigraph
 
-        rows = {name: pq.read_table(parquet(folder, name)) for name in workload.types}
         graph = omnigraph.init(folder / "graph.og", workload.schema)
         graph.load(
-            nodes={name: rows[name] for name in workload.nodes},
-            edges={name: rows[name] for name in workload.edges},
+            nodes={name: parquet(folder, name) for name in workload.nodes},
+            edges={name: parquet(folder, name) for name in workload.edges},
             indexes="always",
         )
 
@@ -100,6 +97,27 @@ class Lance:
         if table_key not in self._tables:
             self._tables[table_key] = lance.dataset(self._graph / table_directory(table_key))
         return self._tables[table_key]
+
+    @staticmethod
+    def build(folder: Path, workload: Workload) -> None:
+        """The floor of our own build: the same columns as texts, and the same indexes, without a graph or a rule."""
+        import lance
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        for name in workload.types:
+            rows = pq.read_table(parquet(folder, name))
+            ends = ("from", "to") if name in workload.edges else ()
+            numbers = pc.cast(pa.array(range(rows.num_rows)), pa.string())
+            # An edge has an id of 26 characters, a node that of its key.
+            ids = pc.utf8_lpad(numbers, width=26, padding="0") if ends else pc.cast(rows.column(0), pa.string())
+            for end in ends:
+                texts = pc.cast(rows[end], pa.string())
+                rows = rows.set_column(rows.schema.get_field_index(end), end, texts)
+            table = lance.write_dataset(rows.add_column(0, "id", ids), folder / "raw.lance" / name)
+            for column in ("id", *ends):
+                table.create_scalar_index(column, "BTREE")
 
 
 # ------------------------------------------------------------------------------------------------ its peers
@@ -195,11 +213,11 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One engine: the modules that it needs, how it is opened, and its files, unless they are those of another."""
+    """One engine: the modules that it needs, how it is opened, and what it builds."""
 
     modules: tuple[str, ...]
     open: Callable[[Path], Engine]
-    files: Files | None
+    files: Files
 
 
 OMNIGRAPH, LANCE = "OmniGraph", "Lance"
@@ -208,6 +226,6 @@ ENGINES: Mapping[str, Kind] = {
     # DuckDB imports pandas by itself when it is first given a parameter.
     "DuckDB": Kind(("duckdb", "pandas"), DuckDB, Files("graph.duckdb", DuckDB.build)),
     "Ladybug": Kind(("ladybug",), Ladybug, Files("graph.lbug", Ladybug.build)),
-    LANCE: Kind(("lance", "omnigraph.language.schema"), Lance, None),
+    LANCE: Kind(("lance", "omnigraph.language.schema"), Lance, Files("raw.lance", Lance.build)),
 }
-BUILDERS = {name: kind.files for name, kind in ENGINES.items() if kind.files is not None}
+BUILDERS = {name: kind.files for name, kind in ENGINES.items()}
