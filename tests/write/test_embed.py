@@ -14,7 +14,8 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import Schema
 from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
 from omnigraph.write.commit.section import CommitOptions
-from omnigraph.write.embed import EmbedResult, embed
+from omnigraph.write.embed import EmbedPace, EmbedResult, embed, embed_in_tasks
+from omnigraph.write.executor import LOCAL
 from tests.graphs import rows_of, written
 from tests.read.search.embedding_server import Answer, ReceivedRequest, serve_embeddings, vectors
 from tests.write.mutation.interleaving import meanwhile
@@ -207,3 +208,41 @@ def test_types_that_have_nothing_to_embed(papers: Graph) -> None:
     assert caught.value.hint == "did you mean 'Paper'?"
     with pytest.raises(ParameterError, match="batch is 0"):
         fill(papers, batch=0)
+
+
+# --------------------------------------------------------------------------------------------- in tasks
+
+
+def fill_in_tasks(graph: Graph, pace: EmbedPace, settings: EmbeddingSettings = MOCK, batch: int = 2) -> EmbedResult:
+    schema = graph.schema if settings is MOCK else only_gist(graph)
+    options = CommitOptions("main", actor="act-ann")
+    return embed_in_tasks(graph._manifest, schema, "Paper", options, LOCAL, pace, settings=settings, batch=batch)
+
+
+def test_tasks_fill_missing_vectors_in_several_commits(papers: Graph) -> None:
+    result = fill_in_tasks(papers, EmbedPace(texts_per_commit=4))
+    assert (result.embedded, result.skipped, len(result.commits)) == ({"gist": 5, "deep": 0}, 0, 2)
+    assert gists(papers) == EXPECTED
+    assert fill_in_tasks(papers, EmbedPace()).commits == ()
+
+
+def test_a_budget_ends_a_run_and_the_next_goes_on(papers: Graph) -> None:
+    pace = EmbedPace(texts_per_commit=2, max_texts=3)
+    assert fill_in_tasks(papers, pace).embedded["gist"] == 3
+    assert fill_in_tasks(papers, pace).embedded["gist"] == 2
+    assert gists(papers) == EXPECTED
+    with pytest.raises(ParameterError, match="texts_per_commit is 0; max_texts is -1; calls_per_second is 0"):
+        EmbedPace(0, -1, 0.0)
+
+
+def test_vectors_that_were_paid_for_are_committed_before_a_failure_is_told(papers: Graph) -> None:
+    def respond(asked: ReceivedRequest, number: int) -> Answer:
+        return Answer(400) if number == 1 else vectors([[1.0, 0.0, 0.0, float(len(text))] for text in asked.texts])
+
+    with serve_embeddings(respond) as server:
+        settings = EmbeddingSettings("openai-compatible", server.url)
+        with pytest.raises(EmbeddingError, match=r"1 of 3 calls failed: .*400") as caught:
+            fill_in_tasks(papers, EmbedPace(calls_per_second=1_000), settings)
+        assert caught.value.details["embedded"] == {"gist": 3}
+        assert fill_in_tasks(papers, EmbedPace(), settings).embedded == {"gist": 2}
+    assert [len(asked.texts) for asked in server.asked] == [2, 2, 1, 2]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.arguments import check_calls
+from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import ReadOnly
 from omnigraph.language.source import Source
 from omnigraph.maintain.optimize import Optimized, optimize
@@ -28,6 +29,7 @@ from omnigraph.spark.source import SparkSnapshot, view_names
 from omnigraph.write import evolve
 from omnigraph.write import merge as merges
 from omnigraph.write.commit import CommitOptions
+from omnigraph.write.embed import EmbedPace, EmbedResult, embed_in_tasks
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
 from omnigraph.write.load import (
@@ -260,6 +262,37 @@ class SparkGraph:
             given,
             load_options,
             commit_options,
+        )
+
+    def embed(
+        self,
+        type_name: str,
+        *,
+        branch: str = MAIN,
+        batch: int = TEXTS_PER_EMBEDDING_CALL,
+        texts_per_commit: int = 10_000,
+        max_texts: int | None = None,
+        calls_per_second: float | None = None,
+        message: str | None = None,
+        actor: str | None = None,
+    ) -> EmbedResult:
+        """Fill the missing ``@embed`` vectors of a type; tasks call the provider, and every so many texts are a commit.
+
+        ``max_texts`` is a budget, ``calls_per_second`` a limit for each worker process. What is committed is not sent
+        again: a run that failed, or was killed, goes on where it stopped.
+        """
+        from omnigraph.spark.executor import SparkExecutor
+
+        self._check_writable()
+        return embed_in_tasks(
+            self.manifest,
+            contract.load_current_schema(self.manifest),
+            type_name,
+            CommitOptions(branch, actor=actor or self.actor, message=message),
+            SparkExecutor(self.session, "embedding texts"),
+            EmbedPace(texts_per_commit, max_texts, calls_per_second),
+            settings=self.embedding,
+            batch=batch,
         )
 
     @property

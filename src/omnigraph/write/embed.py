@@ -6,15 +6,18 @@ anything is written. A row whose text changed meanwhile, or that has a vector by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
-from omnigraph.errors import NotFound, ParameterError
+from omnigraph.errors import EmbeddingError, NotFound, ParameterError
 from omnigraph.language.schema import Embedding, NodeType, Property, Schema
 from omnigraph.language.source import suggest_name
 from omnigraph.manifest.handle import Manifest
@@ -23,7 +26,7 @@ from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import open_type_rows
-from omnigraph.read.search import Embedder, EmbeddingSettings, create_embedder
+from omnigraph.read.search import Embedder, EmbeddingSettings, Vectors, create_embedder, resolve_embedding_settings
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.filters import NullCondition, ValueCondition, ValueIn
@@ -35,6 +38,7 @@ from omnigraph.write.commit import (
     commit_operation,
     refuse_repeated,
 )
+from omnigraph.write.executor import Executor
 from omnigraph.write.mutation import StagingArea
 
 
@@ -145,13 +149,16 @@ def _embed_missing(
     for rows in _scan_missing(target, snapshot, batch):
         texts = [str(text) for text in to_list(column_of(rows, "text"))]
         vectors = embedder.vectors(texts, target.dimension)
-        flat = pa.array(vectors.reshape(-1), pa.float32())
-        column = cast("Values", pa.FixedSizeListArray.from_arrays(flat, target.dimension))
-        pieces.append(rows.append_column("vector", column))
+        pieces.append(rows.append_column("vector", _to_column(vectors, target.dimension)))
         if not whole:
             yield EmbeddedRows(target, pieces.pop())
     if pieces:
         yield EmbeddedRows(target, pa.concat_tables(pieces))
+
+
+def _to_column(vectors: Vectors, dimension: int) -> Values:
+    flat = pa.array(vectors.reshape(-1), pa.float32())
+    return cast("Values", pa.FixedSizeListArray.from_arrays(flat, dimension))
 
 
 def _scan_missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterator[pa.Table]:
@@ -165,6 +172,128 @@ def _scan_missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterat
         rows = rows.take(find_true(compute("invert", blank)))
         for begin in range(0, rows.num_rows, batch):
             yield rows.slice(begin, batch)
+
+
+# --------------------------------------------------------------------------------------------- in tasks
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedPace:
+    """How a large run proceeds: how many texts a commit has, how many may be sent at all, and how fast."""
+
+    texts_per_commit: int = 10_000
+    max_texts: int | None = None
+    calls_per_second: float | None = None
+    """For each process that runs tasks."""
+
+    def __post_init__(self) -> None:
+        given = (self.texts_per_commit, self.max_texts, self.calls_per_second)
+        names = ("texts_per_commit", "max_texts", "calls_per_second")
+        wrong = [
+            f"{name} is {value}" for name, value in zip(names, given, strict=True) if value is not None and value <= 0
+        ]
+        if wrong:
+            raise ParameterError("; ".join(wrong), hint="give a number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class _FailedCall:
+    """What a provider answered instead of vectors. It is no exception: a task that raises would be run again."""
+
+    message: str
+    hint: str | None
+
+
+def embed_in_tasks(
+    manifest: Manifest,
+    schema: Schema,
+    type_name: str,
+    options: CommitOptions,
+    executor: Executor,
+    pace: EmbedPace,
+    *,
+    settings: EmbeddingSettings | None = None,
+    batch: int = TEXTS_PER_EMBEDDING_CALL,
+) -> EmbedResult:
+    """Fill the missing vectors of a node type: tasks call the provider, and every so many texts there is a commit.
+
+    If a call fails, the vectors of all others are committed before the error is raised, and the next run goes on.
+    """
+    if batch < 1:
+        raise ParameterError(f"batch is {batch}", hint="give 1 or more")
+    options = replace(options, schema_ir_hash=schema.hash, message=options.message or f"embed {type_name}")
+    targets = _find_targets(schema, type_name)
+    for target in targets:
+        create_embedder(settings, target.embedding.model)
+    sent = resolve_embedding_settings(settings)
+    result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
+    snapshot = take_snapshot(manifest, options.branch)
+    left = pace.max_texts
+    for target in targets:
+        waiting = _scan_missing(target, snapshot, batch)
+        task = partial(_call_provider, sent, target.embedding.model, target.dimension, pace.calls_per_second)
+        while batches := list(islice(waiting, max(1, pace.texts_per_commit // batch))):
+            batches = _keep_within(batches, left)
+            if not batches:
+                break
+            answers = executor.run(task, [[str(text) for text in to_list(column_of(rows, "text"))] for rows in batches])
+            pieces = [
+                rows.append_column("vector", _to_column(answer, target.dimension))
+                for rows, answer in zip(batches, answers, strict=True)
+                if not isinstance(answer, _FailedCall)
+            ]
+            count = sum(rows.num_rows for rows in pieces)
+            left = None if left is None else left - count
+            if pieces:
+                operation = EmbedOperation((EmbeddedRows(target, pa.concat_tables(pieces)),))
+                done = commit_operation(manifest, operation, options)
+                made = () if done.commit is None else (to_commit(done.commit),)
+                result = result.add(done.outcome, count, made)
+            _raise_first(answers, result)
+    return result
+
+
+def _keep_within(batches: list[pa.Table], left: int | None) -> list[pa.Table]:
+    """Return batches with no more texts than the budget has left."""
+    if left is None:
+        return batches
+    kept: list[pa.Table] = []
+    for rows in batches:
+        kept.append(rows.slice(0, left))
+        left -= kept[-1].num_rows
+    return [rows for rows in kept if rows.num_rows]
+
+
+def _raise_first(answers: Sequence[Vectors | _FailedCall], result: EmbedResult) -> None:
+    failed = [each for each in answers if isinstance(each, _FailedCall)]
+    if failed:
+        raise EmbeddingError(
+            f"{len(failed)} of {len(answers)} calls failed: {failed[0].message}",
+            hint=failed[0].hint or "run it again: what is committed is not sent again",
+            details={"embedded": dict(result.embedded), "commits": [each.id for each in result.commits]},
+        )
+
+
+@lru_cache(maxsize=8)
+def _open_embedder(settings: EmbeddingSettings, model: str | None) -> Embedder:
+    return create_embedder(settings, model)
+
+
+_LAST_CALL: Final = {"at": float("-inf")}
+"""When this process called a provider last, by its own clock."""
+
+
+def _call_provider(
+    settings: EmbeddingSettings, model: str | None, dimension: int, calls_per_second: float | None, texts: list[str]
+) -> Vectors | _FailedCall:
+    """Task: embed some texts, not before the turn of this process."""
+    if calls_per_second is not None:
+        time.sleep(max(0.0, _LAST_CALL["at"] + 1 / calls_per_second - time.monotonic()))
+        _LAST_CALL["at"] = time.monotonic()
+    try:
+        return _open_embedder(settings, model).vectors(texts, dimension)
+    except EmbeddingError as error:
+        return _FailedCall(error.message, error.hint)
 
 
 # --------------------------------------------------------------------------------------------- vectors to rows
