@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from omnigraph.server.access.gate import ROLE_ACTIONS
 from omnigraph.server.admission import Admission
 from omnigraph.server.errors import find_status
 from omnigraph.server.routes import ROUTES
-from omnigraph.server.work_threads import run_watched
+from omnigraph.server.work_threads import run_in_thread, run_watched
 from tests.server.client import Client, error_of
 from tests.server.conftest import LIMITS, Serve
 
@@ -232,6 +233,33 @@ def test_a_client_that_goes_away_cancels_its_work(runner: asyncio.Runner) -> Non
 
     with pytest.raises(Cancelled):
         runner.run(run_watched(receive, deadline, work))
+
+
+def test_who_is_cancelled_still_waits_for_the_work(runner: asyncio.Runner) -> None:
+    """The work uses what its caller holds: an upload, a turn."""
+    goes_on, order = threading.Event(), list[str]()
+
+    def work() -> None:
+        goes_on.wait()
+        order.append("worked")
+
+    async def scenario() -> None:
+        task = asyncio.create_task(run_in_thread(work))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        order.append("left")
+        # Errors come back, and so do values, also from more threads than are kept.
+        assert await asyncio.gather(*(run_in_thread(lambda n=n: n) for n in range(40))) == list(range(40))
+        with pytest.raises(ZeroDivisionError):
+            await run_in_thread(lambda: 1 // 0)
+
+    runner.run(scenario())
+    assert order == ["worked", "left"]
 
 
 def test_one_actor_cannot_take_all_turns(runner: asyncio.Runner) -> None:

@@ -70,29 +70,34 @@ class _Job(Generic[Value]):
 
 
 class _WorkThreads:
-    """Threads that take jobs from a queue. A new one is started if all are busy."""
+    """Threads that run jobs. The one that ended its job last is given the next: what it used is still in the caches.
+
+    A new one is started if all are busy.
+    """
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._guard = threading.Lock()
-        self._idle = 0
+        self._idle: list[SimpleQueue[Callable[[], None]]] = []
+        """Where those that wait take their next job."""
 
     def begin(self, run: Callable[[], None]) -> None:
         """Run a function soon."""
         with self._guard:
-            is_taken = self._idle > 0
-            self._idle -= is_taken
-        self._jobs.put(run)
-        if not is_taken:
-            threading.Thread(target=self._work, name="omnigraph-work", daemon=True).start()
+            jobs = self._idle.pop() if self._idle else None
+        if jobs is not None:
+            jobs.put(run)
+        else:
+            threading.Thread(target=self._work, args=(run,), name="omnigraph-work", daemon=True).start()
 
-    def _work(self) -> None:
+    def _work(self, first: Callable[[], None]) -> None:
+        jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        jobs.put(first)
         while True:
-            self._jobs.get()()
+            jobs.get()()
             with self._guard:
-                if self._idle >= _MOST_IDLE:
+                if len(self._idle) >= _MOST_IDLE:
                     return
-                self._idle += 1
+                self._idle.append(jobs)
 
 
 _threads: Final = _WorkThreads()

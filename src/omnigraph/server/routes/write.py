@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -35,6 +36,8 @@ from omnigraph.write.row_values import only_inline_blobs
 
 MOST_REJECTS: Final = 100
 _MOST_RETRIES: Final = 100
+_MAX_KEPT_LENGTH: Final = 10_000
+"""The name in a longer text is looked for each time."""
 
 
 class MutateFields(WriteFields):
@@ -114,7 +117,7 @@ def run_mutation(call: ServerCall) -> Answer:
     return Answer(
         {
             "branch": asked.branch,
-            "query_name": find_query(source, asked.name).name,
+            "query_name": _find_query_name(source, asked.name),
             "affected_nodes": result.affected_nodes,
             "affected_edges": result.affected_edges,
             "actor_id": call.token.actor,
@@ -123,6 +126,19 @@ def run_mutation(call: ServerCall) -> Answer:
         },
         commit,
     )
+
+
+def _find_query_name(source: Source, name: str | None) -> str:
+    """Return the name of a query that has run: the only one of its text, if the request does not name it."""
+    if name is not None:
+        return name
+    find = _parse_name if len(source.text) <= _MAX_KEPT_LENGTH else _parse_name.__wrapped__
+    return find(source)
+
+
+@lru_cache(256)
+def _parse_name(source: Source) -> str:
+    return find_query(source).name
 
 
 def _check_mutation_types(call: ServerCall, source: Source, name: str | None, branch: str) -> None:
@@ -155,7 +171,7 @@ def run_transaction(call: ServerCall) -> Answer:
             done = transaction.mutate(source, step.name, step.params)
             steps.append(
                 {
-                    "query_name": find_query(source, step.name).name,
+                    "query_name": _find_query_name(source, step.name),
                     "affected_nodes": done.affected_nodes,
                     "affected_edges": done.affected_edges,
                 }
