@@ -1,4 +1,4 @@
-"""Types of the requests of the page, from the description of the routes. ``make openapi`` writes them anew."""
+"""Types of what the page sends and gets, from the description of the routes. ``make openapi`` writes them anew."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ FILE: Final = ROOT / "ui" / "src" / "requests.ts"
 _PREFIX: Final = "/graphs/{graph_id}"
 _SIMPLE: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 _HEAD: Final = """\
-/** What the routes of a graph take. Made from docs/reference/openapi.json by `make openapi`: do not edit. */
+/** What the routes take and answer. Made from docs/reference/openapi.json by `make openapi`: do not edit. */
+
+import type { Json } from "./wire";
 
 """
 
@@ -33,9 +35,16 @@ def write_types(description: Schema) -> str:
             reads[route] = _write_query(methods["get"])
         if "post" in methods:
             body = cast("Schema", methods["post"].get("requestBody", {})).get("content", {}).get("application/json")
-            bodies[route] = _write_type(body["schema"], 1) if body else "undefined"
+            # What the page sends may be read-only, which its Json is not.
+            sent = _write_type(body["schema"], 1) if body else "undefined"
+            bodies[route] = sent.replace("Record<string, Json>", "Record<string, unknown>")
     error = description["components"]["schemas"]["Error"]
     parts = [_write_interface("Reads", reads), _write_interface("Bodies", bodies)]
+    parts += [
+        f"export type {name} = {_write_type(schema, 0)};\n"
+        for name, schema in sorted(description["components"]["schemas"].items())
+        if name != "Error"
+    ]
     listed = "\n".join(parts)
     return f"{_HEAD}{listed}\nexport type RouteError = {_write_type(error, 0)};\n"
 
@@ -70,6 +79,10 @@ def _write_value(schema: Schema, depth: int, *, is_required: bool) -> str:
 
 def _write_type(schema: Schema, depth: int) -> str:
     """Return the type of a value. What a schema leaves open is ``unknown``."""
+    if "$ref" in schema:
+        return cast("str", schema["$ref"]).rpartition("/")[2]
+    if "const" in schema:
+        return orjson.dumps(schema["const"]).decode()
     if "enum" in schema:
         return " | ".join(orjson.dumps(value).decode() for value in schema["enum"])
     if "anyOf" in schema:
@@ -82,7 +95,9 @@ def _write_type(schema: Schema, depth: int) -> str:
     if kind == "object":
         properties = cast("Mapping[str, Schema]", schema.get("properties", {}))
         if not properties:
-            return "Record<string, unknown>"
+            members = schema.get("additionalProperties")
+            value = _write_type(cast("Schema", members), depth) if isinstance(members, Mapping) else "unknown"
+            return f"Record<string, {'Json' if members is True else value}>"
         required = set(cast("list[str]", schema.get("required", [])))
         return _write_fields({name: (each, name in required) for name, each in properties.items()}, depth)
     return _SIMPLE.get(cast("str", kind), "unknown")

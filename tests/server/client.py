@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, cast
 
 import httpx
+from pydantic import TypeAdapter
 
 from omnigraph.server import Hosting, Role, ServerSettings, build_app, open_hosting
 from omnigraph.server.access.tokens import TokenBook, make_token
 from omnigraph.server.hosting import ReadSettings
+from omnigraph.server.messages import ANSWERS
 
 BASE = "http://127.0.0.1"
 
@@ -55,7 +59,9 @@ class Client:
         """Send a request that must succeed, and return the JSON of its answer."""
         answer = self.send(method, path, body)
         assert answer.status_code == 200, answer.text
-        return cast("dict[str, Any]", answer.json())
+        body = cast("dict[str, Any]", answer.json())
+        check_described(method, answer.request.url.path, body)
+        return body
 
     def fails(self, status: int, method: str, path: str, body: object = None) -> dict[str, Any]:
         """Send a request that must fail with a status, and return the JSON of its answer."""
@@ -73,6 +79,23 @@ class Client:
     def close(self) -> None:
         self.runner.run(self.http.aclose())
         self.hosting.close()
+
+
+@cache
+def _find_answer(method: str, path: str) -> TypeAdapter[object] | None:
+    """What the description of the routes says that a path answers."""
+    for (known, template), answer in ANSWERS.items():
+        pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
+        if known == method.lower() and re.fullmatch(pattern, path):
+            return TypeAdapter(answer)
+    return None
+
+
+def check_described(method: str, path: str, body: object) -> None:
+    """Check that an answer is what the description of the routes says."""
+    described = _find_answer(method, path)
+    if described is not None:
+        described.validate_python(body, strict=True)
 
 
 def _with_dashes(headers: Mapping[str, str]) -> dict[str, str]:

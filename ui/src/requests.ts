@@ -1,4 +1,6 @@
-/** What the routes of a graph take. Made from docs/reference/openapi.json by `make openapi`: do not edit. */
+/** What the routes take and answer. Made from docs/reference/openapi.json by `make openapi`: do not edit. */
+
+import type { Json } from "./wire";
 
 export interface Reads {
   readonly "/": Record<string, never>;
@@ -195,7 +197,7 @@ export interface Bodies {
     readonly check?: boolean | null | undefined;
     readonly data: string;
     readonly from?: string | null | undefined;
-    readonly identity?: Record<string, unknown> | null | undefined;
+    readonly identity?: Record<string, readonly (string)[]> | null | undefined;
     readonly if_commit?: string | null | undefined;
     readonly message?: string | null | undefined;
     readonly mode?: "append" | "merge" | "overwrite" | "update" | null | undefined;
@@ -213,7 +215,7 @@ export interface Bodies {
     readonly check?: boolean | null | undefined;
     readonly data: string;
     readonly from?: string | null | undefined;
-    readonly identity?: Record<string, unknown> | null | undefined;
+    readonly identity?: Record<string, readonly (string)[]> | null | undefined;
     readonly if_commit?: string | null | undefined;
     readonly message?: string | null | undefined;
     readonly mode?: "append" | "merge" | "overwrite" | "update" | null | undefined;
@@ -343,6 +345,259 @@ export interface Bodies {
     readonly txn?: string | null | undefined;
   };
 }
+
+export type AllowedGraphAnswer = {
+  readonly actions: readonly (string)[];
+  readonly graph_id: string;
+};
+
+export type BranchAnswer = {
+  readonly created_at: string | null;
+  readonly head: string | null;
+  readonly name: string;
+  readonly parent: string | null;
+  readonly protected: boolean;
+};
+
+export type BranchesAnswer = {
+  readonly branches: readonly (string)[];
+  readonly items: readonly (BranchAnswer)[];
+};
+
+export type CallerAnswer = {
+  readonly actor: string;
+  readonly graphs: readonly (AllowedGraphAnswer)[];
+  readonly role: string;
+  readonly token: TokenAnswer;
+};
+
+export type CatalogAnswer = {
+  readonly commit: string | null;
+  readonly edges: readonly (EdgeTypeAnswer)[];
+  readonly hash: string;
+  readonly nodes: readonly (NodeTypeAnswer)[];
+};
+
+export type CommitAnswer = {
+  readonly actor: string | null;
+  readonly branch: string;
+  readonly heads?: readonly (string)[] | null | undefined;
+  readonly id: string;
+  readonly manifest_version: number;
+  readonly message: string | null;
+  readonly parents: readonly (string)[];
+  readonly tags?: readonly (string)[] | null | undefined;
+  readonly time: string;
+  readonly txn: string | null;
+  readonly upkeep: boolean;
+};
+
+export type CommitsAnswer = {
+  readonly commits: readonly (CommitAnswer)[];
+  readonly next: string | null;
+};
+
+export type ConflictAnswer = {
+  readonly base?: Record<string, Json> | null | undefined;
+  readonly id: string;
+  readonly kind: string;
+  readonly message: string;
+  readonly ours?: Record<string, Json> | null | undefined;
+  readonly properties?: readonly (string)[] | null | undefined;
+  readonly row_id: string;
+  readonly table_key: string;
+  readonly theirs?: Record<string, Json> | null | undefined;
+  readonly type: string;
+};
+
+export type DegreeAnswer = {
+  readonly count: number;
+  readonly direction: "in" | "out";
+  readonly edge: string;
+};
+
+export type DiffAnswer = {
+  readonly after: DiffSideAnswer;
+  readonly before: DiffSideAnswer;
+  readonly entities?: readonly (EntityChangeAnswer)[] | null | undefined;
+  readonly next: number | null;
+  readonly summary: readonly (TypeChangesAnswer)[];
+  readonly types_hidden: boolean;
+};
+
+export type DiffSideAnswer = {
+  readonly branch: string;
+  readonly commit: string | null;
+};
+
+export type EdgeTypeAnswer = {
+  readonly description: string | null;
+  readonly from: string;
+  readonly name: string;
+  readonly properties: readonly (PropertyAnswer)[];
+  readonly to: string;
+};
+
+export type EntityAnswer = {
+  readonly commit: string | null;
+  readonly degrees?: readonly (DegreeAnswer)[] | null | undefined;
+  readonly entity: "node" | "edge";
+  readonly id: string;
+  readonly properties: Record<string, Json>;
+  readonly type: string;
+  readonly types: Record<string, string>;
+};
+
+export type EntityChangeAnswer = {
+  readonly after: Record<string, Json> | null;
+  readonly before: Record<string, Json> | null;
+  readonly changed: readonly (string)[];
+  readonly id: string;
+  readonly kind: "node" | "edge";
+  readonly op: "inserted" | "updated" | "deleted";
+  readonly type: string;
+};
+
+export type FoundEdgeAnswer = {
+  readonly direction: "in" | "out";
+  readonly from: string;
+  readonly id: string;
+  readonly to: string;
+  readonly type: string;
+};
+
+export type FoundNodeAnswer = {
+  readonly id: string;
+  readonly label: string;
+  readonly type: string;
+};
+
+export type GraphAnswer = {
+  readonly branches: readonly (string)[];
+  readonly edges: Record<string, number>;
+  readonly graph_id: string;
+  readonly head: CommitAnswer | null;
+  readonly nodes: Record<string, number>;
+};
+
+export type GraphsAnswer = {
+  readonly graphs: readonly (ListedGraphAnswer)[];
+};
+
+export type HistoryAnswer = {
+  readonly entries: readonly (RevisionAnswer)[];
+  readonly next: string | null;
+};
+
+export type ListedGraphAnswer = {
+  readonly graph_id: string;
+  readonly read_only: boolean;
+  readonly state: string;
+};
+
+export type MergeAnswer = {
+  readonly base: string | null;
+  readonly branch_deleted?: boolean | null | undefined;
+  readonly branch_kept?: string | null | undefined;
+  readonly commit: string | null;
+  readonly conflicts: readonly (ConflictAnswer)[];
+  readonly edges: Record<string, Json>;
+  readonly nodes: Record<string, Json>;
+  readonly outcome?: string | null | undefined;
+  readonly target_commit: string | null;
+};
+
+export type NeighborsAnswer = {
+  readonly edges: readonly (FoundEdgeAnswer)[];
+  readonly next: PageAnswer | null;
+  readonly nodes: readonly (FoundNodeAnswer)[];
+};
+
+export type NodeTypeAnswer = {
+  readonly description: string | null;
+  readonly implements: readonly (string)[];
+  readonly indexes: readonly (readonly (string)[])[];
+  readonly key: readonly (string)[] | null;
+  readonly name: string;
+  readonly properties: readonly (PropertyAnswer)[];
+  readonly unique: readonly (readonly (string)[])[];
+};
+
+export type PageAnswer = {
+  readonly at: string | null;
+  readonly offset: number;
+};
+
+export type PropertyAnswer = {
+  readonly default: string | null;
+  readonly description: string | null;
+  readonly name: string;
+  readonly nullable: boolean;
+  readonly type: string;
+};
+
+export type RevisionAnswer = {
+  readonly after: Record<string, Json> | null;
+  readonly before: Record<string, Json> | null;
+  readonly changed: readonly (string)[];
+  readonly commit: CommitAnswer;
+  readonly op: "inserted" | "updated" | "deleted";
+};
+
+export type RowsAnswer = {
+  readonly branch: string;
+  readonly columns: readonly (string)[];
+  readonly commit: string | null;
+  readonly elapsed_ms?: number | null | undefined;
+  readonly next: PageAnswer | null;
+  readonly query_name: string;
+  readonly row_count: number;
+  readonly rows: readonly (Record<string, Json>)[];
+  readonly types: Record<string, string>;
+};
+
+export type SchemaTextAnswer = {
+  readonly schema_source: string;
+};
+
+export type SnapshotAnswer = {
+  readonly branch: string;
+  readonly commit: string | null;
+  readonly tables: readonly (TableAnswer)[];
+};
+
+export type TableAnswer = {
+  readonly kind: "node" | "edge";
+  readonly row_count: number;
+  readonly table_key: string;
+  readonly type: string;
+};
+
+export type TagAnswer = {
+  readonly actor: string | null;
+  readonly branch: string;
+  readonly commit: string;
+  readonly created_at: string;
+  readonly name: string;
+};
+
+export type TagsAnswer = {
+  readonly tags: readonly (TagAnswer)[];
+};
+
+export type TokenAnswer = {
+  readonly expires_at: string | null;
+  readonly id: string;
+  readonly name: string | null;
+};
+
+export type TypeChangesAnswer = {
+  readonly deleted: number;
+  readonly inserted: number;
+  readonly kind: "node" | "edge";
+  readonly type: string;
+  readonly updated: number;
+};
 
 export type RouteError = {
   readonly code?: string | null | undefined;

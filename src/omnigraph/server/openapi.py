@@ -6,9 +6,10 @@ from typing import Any, Final, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
 
 from omnigraph.server.calls import JSON, NDJSON, TAR, Route
-from omnigraph.server.messages import RequestModel
+from omnigraph.server.messages import ANSWERS, RequestModel
 
 _ERROR: Final = {
     "type": "object",
@@ -64,6 +65,7 @@ def describe_server(app: FastAPI) -> None:
             components = found.setdefault("components", {})
             components.setdefault("schemas", {})["Error"] = _ERROR
             components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            _describe_answers(found["paths"], components["schemas"])
             for path in cast("dict[str, dict[str, Any]]", found["paths"]).values():
                 for operation in path.values():
                     operation["responses"].pop("422", None)
@@ -71,6 +73,16 @@ def describe_server(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = describe
+
+
+def _describe_answers(paths: dict[str, dict[str, Any]], components: dict[str, Any]) -> None:
+    """Add the types of the answers. They are built here, when a description is asked for, and not at every start."""
+    adapters = [(key, "serialization", TypeAdapter[object](answer)) for key, answer in ANSWERS.items()]
+    schemas, definitions = TypeAdapter.json_schemas(cast("Any", adapters), ref_template="#/components/schemas/{model}")
+    components.update(cast("dict[str, Any]", definitions["$defs"]))
+    for method, path in ANSWERS:
+        described = schemas[cast("Any", (method, path)), "serialization"]
+        paths[path][method]["responses"]["200"]["content"][JSON] = {"schema": described}
 
 
 def _describe_path(route: Route) -> list[dict[str, Any]]:

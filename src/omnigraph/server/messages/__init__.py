@@ -3,6 +3,7 @@
 Nothing here opens a graph.
 """
 
+from omnigraph.server.messages.answers import ANSWERS
 from omnigraph.server.messages.bodies import JSON, media_type_of, parse_query_string, read_json, save_upload
 from omnigraph.server.messages.idempotency import KEY_HEADER, read_write_key
 from omnigraph.server.messages.requests import (
@@ -44,6 +45,7 @@ from omnigraph.server.messages.wire import (
 )
 
 __all__ = [
+    "ANSWERS",
     "CHUNK_BYTES",
     "JSON",
     "KEY_HEADER",
