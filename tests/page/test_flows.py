@@ -34,6 +34,7 @@ def test_a_stranger_signs_in_by_a_token(site: Site, visit: Visit) -> None:
     assert page.evaluate("localStorage.length") == 0
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token")).to_be_visible()
+    assert page.evaluate("sessionStorage.getItem('omnigraph-token')") is None
 
 
 def test_the_printed_link_signs_in_once(site: Site, visit: Visit, tmp_path: Path) -> None:
