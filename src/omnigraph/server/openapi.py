@@ -77,7 +77,7 @@ def describe_server(app: FastAPI) -> None:
 
 def _describe_answers(paths: dict[str, dict[str, Any]], components: dict[str, Any]) -> None:
     """Add the types of the answers. They are built here, when a description is asked for, and not at every start."""
-    adapters = [(key, "serialization", TypeAdapter[object](answer)) for key, answer in ANSWERS.items()]
+    adapters = [(key, "serialization", TypeAdapter(cast("Any", answer))) for key, answer in ANSWERS.items()]
     schemas, definitions = TypeAdapter.json_schemas(cast("Any", adapters), ref_template="#/components/schemas/{model}")
     components.update(cast("dict[str, Any]", definitions["$defs"]))
     for method, path in ANSWERS:
