@@ -39,6 +39,7 @@ from omnigraph.read.frames.frame import (
     empty_positions,
     frame_of_columns,
     number_tuples,
+    take_rows,
 )
 from omnigraph.read.frames.kernels import convert_number
 from omnigraph.read.frames.lookup import ChunkedValues, CompactPositions, find_positions, find_sorted
@@ -104,6 +105,7 @@ __all__ = [
     "open_node_table",
     "read_contents",
     "shared_cache",
+    "take_rows",
     "to_comparable",
     "to_condition",
     "to_membership",

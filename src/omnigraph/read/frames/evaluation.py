@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.language.query import (
     Aggregate,
     And,
@@ -102,6 +103,7 @@ def evaluate_constant(expression: QueryConstant, evaluation: EvaluationContext) 
 
 def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext) -> Values:
     """Return one value for each row, in the Arrow type of the expression."""
+    check_deadline()
     match expression:
         case Constant() | ParameterValue() | Now():
             return _repeat(evaluate_constant(expression, evaluation), expression.type, frame.num_rows)

@@ -26,6 +26,7 @@ from omnigraph.read.frames import (
     empty_positions,
     evaluate,
     evaluate_predicate,
+    take_rows,
     to_comparable,
     to_membership,
 )
@@ -115,6 +116,7 @@ def join_frames(left: Frame, right: Frame, compare: Compare, context: QueryConte
         values = (evaluate(ours, left, context.evaluation), evaluate(theirs, right, context.evaluation))
         equal = _find_equal_rows(*(to_comparable(*values) or values))
         held.add(equal.count_pairs() * _pair_bytes(left, right))
+        check_deadline()
         return _pair_rows(left, right, *equal.list_pairs())
 
 
@@ -211,8 +213,13 @@ class _EqualRows:
 
     def list_pairs(self) -> tuple[Positions, Positions]:
         left_rows = np.repeat(np.arange(len(self.counts)), self.counts)
-        within = np.arange(len(left_rows)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
-        return left_rows, self.order[np.repeat(self.begins, self.counts) + within]
+        check_deadline()
+        # The place of a pair among those of its left row, moved to where the rows of the right begin.
+        shifts = self.begins - (np.cumsum(self.counts) - self.counts)
+        places = take_rows(shifts, left_rows)
+        check_deadline()
+        places += np.arange(len(left_rows))
+        return left_rows, take_rows(self.order, places)
 
 
 def _find_equal_rows(left: Values, right: Values) -> _EqualRows:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Unsupported
 from omnigraph.language.query import TraversalDirection
 from omnigraph.language.schema import Catalog, EdgeType
@@ -23,6 +24,7 @@ from omnigraph.read.frames import (
     Mask,
     Positions,
     open_full_table,
+    take_rows,
 )
 from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, load_ends
 
@@ -320,7 +322,10 @@ def expand_ranges(begins: Positions, ends: Positions) -> tuple[Positions, Positi
     counts = ends - begins
     rows = np.repeat(np.arange(len(counts)), counts)
     shifts = begins - (np.cumsum(counts) - counts)
-    return rows, np.arange(len(rows)) + shifts[rows]
+    check_deadline()
+    places = take_rows(shifts, rows)
+    places += np.arange(len(rows))
+    return rows, places
 
 
 def _lower_bounds(arrays: Neighbourhood, sources: Positions, bounds: Positions) -> Positions:

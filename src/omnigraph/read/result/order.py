@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.deadlines import check_deadline
 from omnigraph.language.query import ColumnValue, Expression, Identity, PathFunction, PathValue, TypedOrderKey
 from omnigraph.language.query.plan import ByRank, variables_of
 from omnigraph.language.types import Scalar, ValueType
@@ -182,6 +183,7 @@ def _sort(count: int, keys: Sequence[_SortKey], limit: int | None) -> Positions:
         values = key.values(rows[tied])
         place_of[rows[tied]] = np.arange(len(tied))
         for pass_ in _make_passes(values):
+            check_deadline()
             tied = _find_tied(runs)
             if not len(tied):
                 break
@@ -233,6 +235,7 @@ def _radix_sort(codes: _Codes) -> Positions:
     rest = codes - codes.min()
     order = np.arange(len(codes))
     for shift in range(0, int(rest.max()).bit_length(), _DIGIT_BITS):
+        check_deadline()
         digits = (rest >> np.uint64(shift)).astype(np.uint16)
         if digits.min() != digits.max():
             order = order[np.argsort(digits[order], kind="stable")]
