@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.server import Limits, Role
+from omnigraph.server.upload_folders import UploadFolder
 from tests.server.client import Client, error_of
 from tests.server.conftest import SCHEMA, Serve
 
@@ -113,11 +114,28 @@ def test_a_load_of_lines(client: Client, branch: str, codec: str | None) -> None
         headers={"Content-Type": "application/x-ndjson"},
     )
     assert (again.json()["replayed"], again.json()["commit"]) == (True, answer.json()["commit"])
-    assert list(client.hosting.uploads.iterdir()) == []
+    assert list(client.hosting.uploads.path.iterdir()) == []
 
 
 def zstd(data: bytes) -> bytes:
     return pa.Codec("zstd").compress(data, asbytes=True)
+
+
+def test_uploads_of_a_process_that_died_are_removed(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    lives = UploadFolder(state)
+    dead = state / "uploads-01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    dead.mkdir()
+    (dead / "body").write_bytes(b"x")
+    dead.with_suffix(".lock").touch()
+    (lives.path / "body").write_bytes(b"y")
+    started = UploadFolder(state)
+    assert sorted(each for each in state.iterdir() if each.is_dir()) == sorted([lives.path, started.path])
+    assert (lives.path / "body").read_bytes() == b"y"
+    assert (state.stat().st_mode & 0o777, lives.path.stat().st_mode & 0o777) == (0o700, 0o700)
+    for each in (lives, started):
+        each.remove()
+    assert list(state.iterdir()) == []
 
 
 def test_records_that_are_wrong_fail_a_load_or_come_back(client: Client, branch: str) -> None:
@@ -157,7 +175,7 @@ def test_bodies_have_limits(serve: Serve) -> None:
     deep = b'{"query": ' + b"[" * 50 + b"]" * 50 + b"}"
     nested = small.send("POST", "query", content=deep, headers={"Content-Type": "application/json"})
     assert "deeper than 8" in error_of(nested)["error"]
-    assert list(small.hosting.uploads.iterdir()) == []
+    assert list(small.hosting.uploads.path.iterdir()) == []
 
 
 def test_branches_with_slashes_and_a_branch_called_merge(client: Client) -> None:

@@ -237,7 +237,7 @@ async def _read_call(
     query = _read_query_string(query_model, request)
     await _check_branches(route, request, hosted, gate, (body, query))
     if query_model is route.upload:
-        upload = await save_upload(request, limits, hosting.uploads)
+        upload = await save_upload(request, limits, hosting.uploads.path)
     try:
         header = request.headers.get(KEY_HEADER)
         key = None

@@ -30,6 +30,7 @@ from omnigraph.server.config import DEFAULT_GRAPH, ServedGraph, ServerSettings, 
 from omnigraph.server.errors import RequestError
 from omnigraph.server.operations import OperationStore
 from omnigraph.server.request_log import RequestLog
+from omnigraph.server.upload_folders import UploadFolder
 
 ReadSettings = Callable[[], ServerSettings]
 
@@ -172,7 +173,7 @@ class Hosting:
     """A running server: its current state, and what is under way."""
 
     state: ServerState
-    uploads: Path
+    uploads: UploadFolder
     traffic: Traffic
     operations: OperationStore
     sessions: SessionStore
@@ -242,6 +243,7 @@ class Hosting:
         """Free the graphs and remove uploads."""
         for hosted in self.state.graphs.values():
             hosted.graph.close()
+        self.uploads.remove()
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -271,11 +273,9 @@ def open_hosting(
     state = ServerState(settings, {}, {}, book, everybody, Admission(settings.limits), log)
     for each in opened:
         state = _with_graph(state, each)
-    uploads = Path(folder.name) / "uploads"
-    uploads.mkdir()
     hosting = Hosting(
         state,
-        uploads,
+        UploadFolder(run.state),
         Traffic(log.set_under_way),
         OperationStore(run.state),
         sessions,

@@ -200,7 +200,7 @@ def run_load(call: ServerCall) -> Answer:
     is_new = asked.from_ is not None and asked.branch not in graph.info().branches
     if is_new:
         call.gate.check_action(Action.BRANCH_CREATE, asked.from_, asked.branch)
-    rejects = call.hosting.uploads / f"{call.request_id}-{id(call)}.jsonl"
+    rejects = call.hosting.uploads.path / f"{call.request_id}-{id(call)}.jsonl"
     try:
         with (
             _open_input(call, asked) as given,
