@@ -31,7 +31,7 @@ HELP_WIDTH: Final = 100
 GENERATED: Final = "<!-- Written by `make reference`: do not edit. -->"
 NOTEBOOKS: Final = {"notebook.md": "harbour.ipynb", "spark.md": "harbour_on_spark.ipynb"}
 CODE: Final = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-EXTRAS: Final = ("spark", "spark-connect", "server")
+EXTRAS: Final = ("spark", "spark-connect", "server", "rdf")
 _TREE: Final = re.compile(r"(<!-- tree -->\n).*?(<!-- end of tree -->\n)", re.DOTALL)
 
 
