@@ -50,6 +50,6 @@ def test_a_commit_without_a_message_says_what_it_was(omnigraph: Command) -> None
     commits = omnigraph("commit", "list", "--json", *GRAPH).json["commits"]
     assert isinstance(commits, list)
     messages = [commit["message"] for commit in commits if isinstance(commit, dict)]
-    assert messages[:2] == ["load records from stdin", "mutation add_person"]
+    assert messages[:2] == ["load records from stdin: 1 node, 0 edges", "mutation add_person"]
     assert omnigraph("mutate", "-e", ADD.replace("zoe", "eva"), "-m", "by hand", *GRAPH).code == 0
     assert "by hand" in omnigraph("commit", "list", "--limit", "1", *GRAPH).out

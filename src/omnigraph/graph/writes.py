@@ -148,7 +148,7 @@ class WriteVerbs(GraphBase):
 
         ``columns={"Person": {"name": "full_name"}}`` says which columns are read as what, ``ignore={"Person": ["x"]}``
         which are not read, and ``options={"sep": ";"}`` how files are read. ``progress`` is called with the number of
-        bytes each time that this process has read some.
+        bytes each time that this process has read some. ``{nodes}`` and ``{edges}`` in the message become counts.
 
         Examples:
             >>> records = [{"type": "Person", "data": {"name": name, "age": 32}} for name in ("ann", "hal")]

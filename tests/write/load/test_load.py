@@ -89,6 +89,21 @@ def test_each_mode_on_each_branch(fleet: Graph, branch: str, mode: LoadMode, exp
         assert written(fleet) == before
 
 
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("{nodes}, {edges}", "2 nodes, 1 edge"),
+        ("{node} {} {nodes}{nodes}", "{node} {} 2 nodes2 nodes"),
+        ("plain", "plain"),
+        (None, None),
+    ],
+)
+def test_counts_in_a_message(fleet: Graph, message: str | None, kept: str | None) -> None:
+    result = fleet.load([vessel("v8"), vessel("v1", "new"), tow("v8", "v1", id="t9")], mode="merge", message=message)
+    assert result.commit is not None
+    assert result.commit.message == kept
+
+
 def test_append_is_strict(fleet: Graph) -> None:
     before = written(fleet)
     with pytest.raises(KeyConflict) as caught:

@@ -169,7 +169,7 @@ def _describe_files(names: Sequence[str]) -> str:
     """The message of a commit that is given none."""
     first = "records from stdin" if names[0] == STDIN else Path(names[0]).name
     others = f" and {pluralize(len(names) - 1, 'other file')}" if len(names) > 1 else ""
-    return f"load {first}{others}"
+    return f"load {first}{others}: {{nodes}}, {{edges}}"
 
 
 def _read_txn(text: str) -> tuple[str, int]:

@@ -195,8 +195,20 @@ def load(
         except BaseException:
             parsed.discard()
             raise
-        commit_options = replace(commit_options, incarnation=targets.incarnation)
+        message = _fill_counts(commit_options.message, parsed.tables)
+        commit_options = replace(commit_options, incarnation=targets.incarnation, message=message)
         return _commit_load(manifest, operation, parsed, options, commit_options, executor, is_new_branch=is_new_branch)
+
+
+def _fill_counts(message: str | None, tables: Mapping[str, IncomingRows]) -> str | None:
+    """Replace ``{nodes}`` and ``{edges}`` in a message by what the input has, such as "2 nodes"."""
+    if message is None or "{" not in message:
+        return message
+    nodes, edges = split_by_kind({key: rows.given for key, rows in tables.items()})
+    for word, counts in (("node", nodes), ("edge", edges)):
+        count = sum(counts.values())
+        message = message.replace(f"{{{word}s}}", f"{count} {word}{'' if count == 1 else 's'}")
+    return message
 
 
 def check_load_options(load_input: LoadInput, options: LoadOptions) -> None:
