@@ -7,8 +7,8 @@ INSTALLED := $(VENV)/.installed
 # Tests start hundreds of interpreters: each of them finds the modules compiled, whatever the caller's environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Four workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
-PYTEST := $(BIN)/pytest -n 4
+# Six workers on two cores: many tests wait for a process, a lock or a server. Tests of Spark share one of them.
+PYTEST := $(BIN)/pytest -n 6
 
 .PHONY: demo test test-all test-fast lint bench docs reference openapi ui test-ui screenshots clean
 
@@ -16,7 +16,7 @@ demo: $(INSTALLED)  ## The main job, end to end, on the example project
 	$(BIN)/python examples/demo.py
 
 test: $(INSTALLED)  ## One representative of every behaviour; lint, types and layers run beside the tests
-	@nice $(MAKE) --no-print-directory lint > .lint.log 2>&1 & lint=$$!; \
+	@nice -n 3 $(MAKE) --no-print-directory lint > .lint.log 2>&1 & lint=$$!; \
 	$(PYTEST) -m "not slow"; tests=$$?; \
 	wait $$lint; lint=$$?; cat .lint.log; exit $$((tests + lint))
 
