@@ -6,14 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
 from threading import Event, Lock
+from typing import cast
 
 import pytest
 from rich.console import Console
 
 import omnigraph as og
 from omnigraph.cli.render import progress
+from omnigraph.errors import ParameterError
 from omnigraph.graph import Graph
-from omnigraph.progress import ProgressStep, Steps, follow_steps
+from omnigraph.progress import ProgressStep, Steps, Watcher, follow_steps
 
 SCHEMA = "node A { x: String @key n: I64? @index } node B { x: String @key } edge Ab: A -> B"
 
@@ -78,6 +80,11 @@ def test_a_watcher_that_raises_ends_the_call_and_nothing_is_written(graph: Graph
     assert graph.commits() == before
     graph.load([{"type": "A", "data": {"x": "new"}}])
     assert len(graph.commits()) == len(before) + 1
+
+
+def test_a_watcher_is_a_function() -> None:
+    with pytest.raises(ParameterError, match="watcher is 'loud'"), og.watch_progress(cast("Watcher", "loud")):
+        pytest.fail("it is refused before the block")
 
 
 def test_only_what_is_in_the_block_is_watched_and_the_inner_watcher_is_told() -> None:

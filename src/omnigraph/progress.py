@@ -6,12 +6,15 @@ thread. A step is a table, a commit or a folder, never a row, so that telling co
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeAlias, TypeVar
+
+from omnigraph.errors import ParameterError
 
 Item = TypeVar("Item")
 
@@ -43,6 +46,8 @@ def watch_progress(watcher: Watcher) -> Generator[None]:
     >>> with og.watch_progress(lambda step: print(step.doing, step.done, "of", step.total)):
     ...     graph.optimize()
     """
+    if not callable(watcher):
+        raise ParameterError(f"watcher is {reprlib.repr(watcher)}", hint="give a function that takes a step")
     before = _watcher.set(watcher)
     try:
         yield

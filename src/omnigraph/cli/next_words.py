@@ -1,6 +1,6 @@
 """What a shell may write next: commands, options, and the values of an option that has few.
 
-Typer finds this by parsing the line, for which it loads a third more than the answer needs. Here words are only
+Typer finds this by parsing the line, for which it loads as much again as the answer needs. Here words are only
 looked up, so that a shell does not wait. Its formats for bash, zsh and fish are used as they are.
 """
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from typer._click.shell_completion import CompletionItem
+from typer._click.shell_completion import CompletionItem, ShellComplete
 from typer._completion_classes import BashComplete, FishComplete, ZshComplete
 from typer.core import TyperGroup, TyperOption
 
@@ -32,19 +32,21 @@ def answer_shell(program: Command) -> int:
     return 0
 
 
-class _Bash(BashComplete):
+class _LookedUp(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         return list(complete_word(self.cli, args, incomplete))
 
 
-class _Zsh(ZshComplete):
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        return list(complete_word(self.cli, args, incomplete))
+class _Bash(_LookedUp, BashComplete):
+    pass
 
 
-class _Fish(FishComplete):
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        return list(complete_word(self.cli, args, incomplete))
+class _Zsh(_LookedUp, ZshComplete):
+    pass
+
+
+class _Fish(_LookedUp, FishComplete):
+    pass
 
 
 def complete_word(program: Command, before: Sequence[str], begun: str) -> Iterator[CompletionItem]:
