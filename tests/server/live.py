@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,3 +101,26 @@ def start_server(
             process.kill()
             process.wait(WAIT)
             reader.join(WAIT)
+
+
+def list_workers(server: LiveServer) -> list[int]:
+    """The processes of the workers. The supervisor has a child beside them that tracks resources."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return [pid for pid in map(int, children) if b"spawn_main" in read_command(pid)]
+
+
+def read_command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Look again until something holds; pytest's time limit is that of the whole run."""
+    end = threading.Event()
+    watch = threading.Timer(WAIT, end.set)
+    watch.start()
+    while not holds():
+        assert not end.wait(0.05), "it never held"
+    watch.cancel()

@@ -1,26 +1,24 @@
-"""The server dies by SIGKILL at durable writes of requests, or the connection is cut: a repeated key is one commit."""
+"""A worker dies by SIGKILL at durable writes of requests, or the connection is cut: a repeated key is one commit."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
 import omnigraph
-from omnigraph.server import ServedGraph, ServerSettings
-from omnigraph.storage.failpoints import WriteStep, record_writes
+from omnigraph.server import Role, create_token
+from omnigraph.storage.failpoints import When, record_writes
 from tests.crash import every_crash
-from tests.selection import LARGE
-from tests.server.client import open_client
-from tests.server.conftest import LIMITS
-from tests.server.live import WAIT, LiveServer, start_server
+from tests.server.live import WAIT, LiveServer, list_workers, start_server, wait_until
 
 pytestmark = pytest.mark.costly
 
@@ -34,6 +32,41 @@ BODIES: dict[str, dict[str, object]] = {
 }
 
 
+# Each worker that is started gets the failpoint of the next file, once that is there: no worker comes unasked.
+ARMED = """
+import itertools, os, pathlib, sys, time
+from omnigraph.cli.app import main
+from omnigraph.server.process import workers
+plans = pathlib.Path(sys.argv.pop(1))
+numbers = itertools.count()
+start = workers._Worker.start
+def start_armed(self):
+    plan = plans / str(next(numbers))
+    while not plan.exists():
+        time.sleep(0.01)
+    os.environ["OMNIGRAPH_FAILPOINT"] = plan.read_text()
+    start(self)
+    del os.environ["OMNIGRAPH_FAILPOINT"]
+workers._Worker.start = start_armed
+sys.exit(main(sys.argv[1:]))
+"""
+FAR = 1_000_000
+"""The number of a write that is never made."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Where in a request a worker dies."""
+
+    route: str
+    number: int
+    when: When
+
+    @property
+    def graph_id(self) -> str:
+        return f"{self.route}-{self.number}-{self.when}"
+
+
 def prepare(template: Path, path: Path) -> Path:
     shutil.copytree(template, path)
     graph = omnigraph.open(path)
@@ -43,65 +76,101 @@ def prepare(template: Path, path: Path) -> Path:
     return path
 
 
-def record_steps(template: Path, folder: Path, route: str) -> Sequence[WriteStep]:
-    """The durable writes of the same verb in this process, numbered from opening the graph on."""
+def list_kills(template: Path, folder: Path, route: str) -> list[Kill]:
+    """The durable writes of the same verb in this process, and where to die at them. Opening a graph makes none."""
     path = prepare(template, folder / f"{route}-recorded.og")
-    with record_writes() as steps:
-        graph = omnigraph.open(path)
-        opened = len(steps)
+    lines = folder / "lines.jsonl"
+    lines.write_text(LOAD)
+    with record_writes() as steps, omnigraph.open(path) as graph:
+        assert not steps
         if route == "mutate":
             graph.mutate(ADD, params={"n": "bonn"})
         elif route == "load":
-            graph.load(omnigraph_lines(folder), mode="merge")
+            graph.load(lines, mode="merge")
         else:
             graph.merge("review")
-        graph.close()
-    return steps[opened:]
+    return [Kill(route, number, when) for number, when in every_crash(steps)]
 
 
-def omnigraph_lines(folder: Path) -> Path:
-    path = folder / "lines.jsonl"
-    path.write_text(LOAD)
-    return path
-
-
-def post(server: LiveServer, route: str, key: str) -> httpx.Response | None:
-    headers = {"Authorization": f"Bearer {server.token}", "Idempotency-Key": key}
+@contextmanager
+def pause(pid: int) -> Generator[None]:
+    """Stop a process for a while."""
+    os.kill(pid, signal.SIGSTOP)
     try:
-        return httpx.post(f"{server.url}/graphs/brain/{route}", json=BODIES[route], headers=headers, timeout=WAIT)
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def post(server: LiveServer, kill: Kill, token: str) -> httpx.Response | None:
+    """Send the request of a kill over a connection of its own; None if it was cut off."""
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "the-key"}
+    url = f"{server.url}/graphs/{kill.graph_id}/{kill.route}"
+    try:
+        return httpx.post(url, json=BODIES[kill.route], headers=headers, timeout=WAIT)
     except httpx.TransportError:
         return None
+
+
+def die_one_after_the_other(template: Path, folder: Path, kills: Sequence[Kill]) -> None:
+    """Kill a worker at each point, on a graph of its own; the other worker goes on and is the same all the time."""
+    plans = folder / "plans"
+    plans.mkdir()
+    paths = {kill: prepare(template, folder / f"{kill.graph_id}.og") for kill in kills}
+    token = create_token(folder / "tokens.json", "act-me", Role.WRITE, None, None)[1]
+    graphs = "".join(f"  {kill.graph_id}: {{uri: {path}}}\n" for kill, path in paths.items())
+    config = folder / "server.yaml"
+    config.write_text(f"version: 1\nbind: 127.0.0.1:0\nworkers: 2\ntokens: tokens.json\ngraphs:\n{graphs}")
+
+    def plan(worker: int, number: int, when: When) -> None:
+        made = plans / f"{worker}.made"
+        made.write_text(f"kill:{when}:{number}")
+        made.rename(plans / str(worker))
+
+    plan(0, kills[0].number, kills[0].when)
+    plan(1, FAR, "before")
+    with start_server("--config", str(config), program=ARMED, arguments=(str(plans),)) as server:
+        assert server.url
+        mortal, other = list_workers(server)
+        for number, kill in enumerate(kills):
+            with pause(other):
+                assert post(server, kill, token) is None, f"not killed: {kill}"
+                server.wait_for(f"worker {mortal} ended with -9 and is replaced")
+            # Nobody but the other worker is there.
+            again = post(server, kill, token)
+            assert again is not None, kill
+            assert again.status_code == 200, (kill, again.text)
+            third = post(server, kill, token)
+            assert third is not None, kill
+            assert (third.json()["commit"], third.json()["replayed"]) == (again.json()["commit"], True), kill
+            assert list_cities(paths[kill]) == ["bonn", "ulm"], kill
+            assert list_workers(server) == [other]
+            for following in kills[number + 1 : number + 2]:
+                plan(number + 2, following.number, following.when)
+                wait_until(lambda: len(list_workers(server)) == 2)
+                mortal = next(pid for pid in list_workers(server) if pid != other)
 
 
 def list_cities(path: Path) -> list[str]:
     return sorted(str(row["name"]) for row in omnigraph.open(path).query(CITIES).rows)
 
 
-@pytest.mark.parametrize(
-    "route", ["mutate", pytest.param("load", marks=pytest.mark.slow), pytest.param("merges", marks=pytest.mark.slow)]
-)
-def test_killed_at_a_write_the_repeated_key_is_one_commit(
-    graph_template: Path, tmp_path: Path, runner: asyncio.Runner, route: str
-) -> None:
-    crashes = list(every_crash(record_steps(graph_template, tmp_path, route)))
-    # The commit section dies at every state elsewhere. Here: in the middle, and each day right before the end.
-    chosen = crashes if LARGE else [crashes[-2], *([crashes[len(crashes) // 2]] if route != "mutate" else [])]
-    for number, when in chosen:
-        path = prepare(graph_template, tmp_path / f"{number}-{when}" / "brain.og")
-        died = {**os.environ, "OMNIGRAPH_FAILPOINT": f"kill:{when}:{number}"}
-        with start_server("--as", "act-me", graph=path, environment=died) as server:
-            answer = post(server, route, "the-key")
-            assert answer is None, f"not killed {when} write {number}"
-            assert server.process.wait(WAIT) == -signal.SIGKILL
-        # The key is in the graph: any server on any machine knows it.
-        settings = ServerSettings((ServedGraph("brain", str(path)),), actor="act-me", limits=LIMITS)
-        client = open_client(settings, runner)
-        again = client.send("POST", route, BODIES[route], headers={"Idempotency-Key": "the-key"})
-        assert again.status_code == 200, again.text
-        third = client.send("POST", route, BODIES[route], headers={"Idempotency-Key": "the-key"}).json()
-        assert (third["commit"], third["replayed"]) == (again.json()["commit"], True)
-        client.close()
-        assert list_cities(path) == ["bonn", "ulm"]
+def test_killed_at_a_write_the_repeated_key_is_one_commit(graph_template: Path, tmp_path: Path) -> None:
+    """In the middle of a load, right before the end of a merge, and when a mutation has ended but not answered."""
+    mutation, load, merge = (list_kills(graph_template, tmp_path, route) for route in BODIES)
+    die_one_after_the_other(graph_template, tmp_path, [mutation[-1], load[len(load) // 2], merge[-2]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", BODIES)
+def test_killed_at_every_write_the_repeated_key_is_one_commit(graph_template: Path, tmp_path: Path, route: str) -> None:
+    kills = list_kills(graph_template, tmp_path, route)
+    # Every worker opens every graph, so not too many of them.
+    for first in range(0, len(kills), 8):
+        folder = tmp_path / str(first)
+        folder.mkdir()
+        die_one_after_the_other(graph_template, folder, kills[first : first + 8])
 
 
 def test_a_connection_that_is_cut_after_the_request(graph_template: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -15,33 +14,10 @@ import pytest
 
 import omnigraph
 from tests.selection import sized
-from tests.server.live import WAIT, LiveServer, start_server
+from tests.server.live import WAIT, LiveServer, list_workers, read_command, start_server, wait_until
 
 ADD = "query add($n: String) { insert City { name: $n } }"
 CITIES = "query all() { match { $c: City } return { $c.name as name } }"
-
-
-def list_workers(server: LiveServer) -> list[int]:
-    """The processes of the workers. The supervisor has a child beside them that tracks resources."""
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return [pid for pid in map(int, children) if b"spawn_main" in _read_command(pid)]
-
-
-def _read_command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Look again until something holds; pytest's time limit is that of the whole run."""
-    end = threading.Event()
-    watch = threading.Timer(WAIT, end.set)
-    watch.start()
-    while not holds():
-        assert not end.wait(0.05), "it never held"
-    watch.cancel()
 
 
 def send(server: LiveServer, method: str, path: str, token: str, **options: object) -> httpx.Response | None:
@@ -152,7 +128,7 @@ def test_workers_do_not_outlive_their_supervisor(graph_path: Path) -> None:
         assert server.url
         workers = list_workers(server)
         os.kill(server.pid, signal.SIGKILL)
-        wait_until(lambda: not any(_read_command(pid) for pid in workers))
+        wait_until(lambda: not any(read_command(pid) for pid in workers))
 
 
 @pytest.mark.parametrize("words", [("--workers", "0"), ("--tls-cert", "cert.pem")])
