@@ -109,6 +109,12 @@ def test_digits_are_exact_wherever_they_are_shown(site: Site, visit: Visit) -> N
     expect(page.locator(".history > li").first).to_contain_text(f"{EXACT} → {EXACT + 2}")
     page.goto(site.view("/diff?a=before&b=review/numbers"))
     expect(page.locator(".changes")).to_contain_text(f"{EXACT} → {EXACT + 4}")
+    query = "query t() { match { $t: Thing $t.signed is not null } return { $t.code, $t.signed } }"
+    page.goto(site.view(f"/compare?q={quote(query)}&a=before&b=main"))
+    changed = page.get_by_role("table", name="Rows that differ").get_by_role("row", name="number")
+    expect(changed).to_contain_text(f"{EXACT} → {EXACT + 2} (+2)")
+    page.get_by_role("button", name="Swap").click()
+    expect(changed).to_contain_text("(\u22122)")
     page.goto(site.view("/review/review/numbers"))
     for value in (EXACT, EXACT + 2, EXACT + 4):
         expect(page.locator(".conflict").get_by_text(str(value))).to_be_visible()

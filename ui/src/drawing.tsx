@@ -5,7 +5,7 @@ import Graph from "graphology";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import Sigma from "sigma";
 import { get, routePath } from "./api";
-import { count, hueOf } from "./format";
+import { clip, count, hueOf } from "./format";
 import { Failure, useLoad } from "./loading";
 import { Counts, TypeName, entityPath, totals } from "./parts";
 import { navigate, view } from "./router";
@@ -278,7 +278,7 @@ function look(node: DrawnNode, isSelected: boolean) {
   const own = colour(node.mark ? `--${node.mark}` : `--hue${node.hue ?? hueOf(node.type)}`);
   const hollow = node.mark === "went" || node.mark === "same";
   return {
-    label: `${node.mark ? SIGNS[node.mark] : ""}${node.label.length > 40 ? `${node.label.slice(0, 40)}…` : node.label}`,
+    label: `${node.mark ? SIGNS[node.mark] : ""}${clip(node.label, 40)}`,
     size: node.size ?? (node.mark === "same" ? 5 : node.mark === "changed" ? 10 : 8),
     type: "bordered",
     hidden: node.hidden ?? false,
@@ -374,7 +374,7 @@ export function DiffDrawing({ graph, entities, summary, before, after }: DiffDra
           ))}
         </div>
         <span class="legend">
-          <span class="came">+ came, filled</span> <span class="went">− went, hollow</span> <span class="changed">~ changed, ringed</span> <span class="muted">○ around, unchanged</span>
+          <span class="came">+ came, filled</span> <span class="went">− went, hollow</span> <span class="changed">~ changed, ringed</span> <span class="muted">○ around, unchanged, at most {AROUND} of each</span>
         </span>
         {changedNodes > ASKED && (
           <span class="muted">
@@ -461,5 +461,5 @@ function toDrawing(entities: readonly EntityChange[], ends: ReadonlyMap<string, 
 /** The id of a node, with its name or title if it has one. */
 export function nameOf(id: string, row: Row | null | undefined): string {
   const name = row?.["name"] ?? row?.["title"] ?? row?.["label"];
-  return typeof name === "string" && name !== id ? `${id} ${name.length > 18 ? `${name.slice(0, 18).trimEnd()}…` : name}` : id;
+  return typeof name === "string" && name !== id ? `${id} ${clip(name, 18)}` : id;
 }

@@ -63,6 +63,31 @@ export function hueOf(type: string): number {
   return (hash >>> 0) % 10;
 }
 
+/** The beginning of a text; what is left out is said by its last character. */
+export function clip(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length).trimEnd()}…` : text;
+}
+
+/** A JSON text as a value. Integers that a number would round stay the texts that they are. */
+export function parseExact(text: string): Json {
+  return JSON.parse(text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (word) => (/^-?\d{16,}$/.test(word) ? `"${word}"` : word))) as Json;
+}
+
+/** How much a number grew, with its sign; empty if it is none. Integers are exact, whatever their size. */
+export function growth(before: Json, after: Json, type: string): string {
+  if (/^[IU](32|64)/.test(type)) {
+    const [from, to] = [before, after].map(toInteger);
+    if (from === undefined || from === null || to === undefined || to === null) return "";
+    return to > from ? `+${to - from}` : `−${from - to}`;
+  }
+  if (typeof before !== "number" || typeof after !== "number") return "";
+  return `${after > before ? "+" : "−"}${Math.abs(Number((after - before).toPrecision(12)))}`;
+}
+
+function toInteger(value: Json): bigint | null {
+  return (typeof value === "number" && Number.isInteger(value)) || (typeof value === "string" && /^-?\d+$/.test(value)) ? BigInt(value) : null;
+}
+
 export function titleOf(message: string | null): string {
   return (message ?? "").split("\n", 1)[0] ?? "";
 }

@@ -1,9 +1,9 @@
 /** Reading from the server: what is shown while it takes, when it fails, and when the page moves on. */
 
 import type { ComponentChildren } from "preact";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, Offline, get, routePath } from "./api";
-import { exactTime, titleOf } from "./format";
+import { FOLD, count, exactTime, titleOf } from "./format";
 import { Link, usePlace, view } from "./router";
 import type { Commit, ErrorBody, Json } from "./wire";
 
@@ -67,6 +67,33 @@ export function useLoad<T>(key: string | null, read: (signal: AbortSignal) => Pr
     setState((old) => ({ ...old, isLoading: false }));
   }, []);
   return { ...state, reload, cancel };
+}
+
+export interface Pages<T, P> {
+  readonly first: Loaded<{ readonly items: readonly T[]; readonly next: P | null }>;
+  readonly items: readonly T[];
+  /** Read the page after those that are shown; null if there is none. */
+  readonly readMore: (() => void) | null;
+  readonly error: Error | null;
+}
+
+/** A list that is read page by page: the first at once, each other one when it is asked for. */
+export function usePages<T, P>(key: string | null, read: (page: P | null, signal?: AbortSignal) => Promise<{ items: readonly T[]; next: P | null }>): Pages<T, P> {
+  const [more, setMore] = useState<{ readonly items: readonly T[]; readonly next: P | null } | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  const first = useLoad(key, async (signal) => {
+    const found = await read(null, signal);
+    setMore(null);
+    setError(null);
+    return found;
+  });
+  const next = more ? more.next : (first.data?.next ?? null);
+  const items = useMemo(() => [...(first.data?.items ?? []), ...(more?.items ?? [])], [first.data, more]);
+  const readMore = () => {
+    setError(null);
+    read(next).then((found) => setMore((old) => ({ items: [...(old?.items ?? []), ...found.items], next: found.next })), setError);
+  };
+  return { first, items, readMore: next === null ? null : readMore, error };
 }
 
 interface ViewProps<T> {
@@ -176,13 +203,27 @@ function Violations({ violations, total }: { readonly violations: readonly Recor
               <td>
                 <code>{text(each["rule"])}</code>
               </td>
-              <td>{each["value"] === null && each["property"] ? <span class="null">missing</span> : text(each["value"]).slice(0, 200)}</td>
+              <td>{each["value"] === null && each["property"] ? <span class="null">missing</span> : <Folded text={text(each["value"])} />}</td>
             </tr>
           ))}
         </tbody>
       </table>
-      {total > violations.length && <p class="muted">The first {violations.length} of {total}.</p>}
+      {total > violations.length && <p class="muted">The first {count(violations.length)} of {count(total)}.</p>}
     </div>
+  );
+}
+
+/** A text whose end is folded away if it is long. */
+export function Folded({ text }: { readonly text: string }) {
+  const [open, setOpen] = useState(false);
+  if (text.length <= FOLD) return <>{text}</>;
+  return (
+    <span>
+      {open ? text : `${text.slice(0, FOLD)}…`}{" "}
+      <button class="quiet" onClick={() => setOpen(!open)}>
+        {open ? "Fold" : `Show all ${count(text.length)} characters`}
+      </button>
+    </span>
   );
 }
 
@@ -271,7 +312,7 @@ export function Copy({ text, label = "Copy" }: { readonly text: string; readonly
     });
   };
   return (
-    <button class="quiet" onClick={copy}>
+    <button class="quiet" title={text.length < 1000 ? text : undefined} onClick={copy}>
       {done ? "Copied" : label}
     </button>
   );

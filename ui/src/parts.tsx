@@ -2,7 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { FOLD, count, exactTime, hueOf, isLink, relativeTime, shortId, titleOf, valueText } from "./format";
+import { count, exactTime, hueOf, isLink, relativeTime, shortId, titleOf, valueText } from "./format";
+import { Folded } from "./loading";
 import { Link, view } from "./router";
 import type { Commit, EntityChange, Json, Side, TypeChanges } from "./wire";
 
@@ -33,7 +34,6 @@ export function TypeName({ name }: { readonly name: string }) {
 
 /** A value as text only. Long ones fold, and https addresses are links. */
 export function Value({ value }: { readonly value: Json | undefined }) {
-  const [open, setOpen] = useState(false);
   if (value === null || value === undefined) return <span class="null">null</span>;
   const text = valueText(value);
   if (isLink(value)) {
@@ -43,15 +43,7 @@ export function Value({ value }: { readonly value: Json | undefined }) {
       </a>
     );
   }
-  if (text.length <= FOLD) return <span class={typeof value === "number" ? "number" : undefined}>{text}</span>;
-  return (
-    <span>
-      {open ? text : `${text.slice(0, FOLD)}…`}{" "}
-      <button class="quiet" onClick={() => setOpen(!open)}>
-        {open ? "Fold" : `Show all ${count(text.length)} characters`}
-      </button>
-    </span>
-  );
+  return <span class={typeof value === "number" ? "number" : undefined}><Folded text={text} /></span>;
 }
 
 /** Counts of what came, changed and went. The sign says it as well as the colour. */

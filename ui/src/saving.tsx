@@ -70,9 +70,3 @@ async function fetchWithin(url: string, options: Options): Promise<Uint8Array<Ar
   }
   return parts;
 }
-
-/** The command that fetches a path of the server into a file. */
-export function curlOf(url: string, accept: string, name: string): string {
-  const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
-  return `curl ${quote(location.origin + url)} -H "Authorization: Bearer $OMNIGRAPH_TOKEN" -H ${quote(`Accept: ${accept}`)} -o ${quote(name)}`;
-}

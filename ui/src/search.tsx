@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "preact/hooks";
 import { get, post, routePath, to } from "./api";
-import { titleOf } from "./format";
+import { clip, titleOf } from "./format";
 import { type Moment, momentOf } from "./moment";
 import { Id, TypeName, entityPath } from "./parts";
 import { navigate, view } from "./router";
@@ -117,7 +117,7 @@ async function findWords(graph: string, catalog: Catalog, text: string, moment: 
   const reads = searched.slice(0, MOST_SEARCHED).map(async ({ type, property }) => {
     const query = `query search($words: String) { match { $x: ${type} search($x.${property}, $words) } return { $x.id as id, $x.${property} as text } limit ${MOST} }`;
     const answer = await post<QueryResult>(...to(graph, "/query", { query, params: { words: text }, ...moment }), { signal }).catch(() => null);
-    return (answer?.rows ?? []).map((row) => toEntity(graph, property, type, String(row["id"]), String(row["text"] ?? "").slice(0, 80)));
+    return (answer?.rows ?? []).map((row) => toEntity(graph, property, type, String(row["id"]), clip(String(row["text"] ?? ""), 80)));
   });
   const found = new Map((await Promise.all(reads)).flat().map((each) => [each.key, each]));
   return [...found.values()];

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, graphPath, routePath, signOut, watchServer } from "./api";
-import { plural, titleOf } from "./format";
+import { clip, plural, titleOf } from "./format";
 import { readAnew, useLoad } from "./loading";
 import { momentOf } from "./moment";
 import { Id, Time } from "./parts";
@@ -193,7 +193,7 @@ function RefBar({ graph, place }: { readonly graph: string; readonly place: Plac
         )}{" "}
         {shown ? (
           <span class="muted" title={shown.message ?? ""}>
-            <Time time={shown.time} /> <Id id={shown.id} /> {titleOf(shown.message).slice(0, 40)}
+            <Time time={shown.time} /> <Id id={shown.id} /> {clip(titleOf(shown.message), 40)}
           </span>
         ) : (
           moment.at !== null && <code>{moment.at}</code>

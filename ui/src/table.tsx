@@ -13,7 +13,8 @@ interface TableProps {
   readonly caption: string;
 }
 
-const NUMBERS = /^(I|U|F)(32|64)/;
+/** The types of numbers, which stand on the right of their columns. */
+export const NUMBERS = /^(I|U|F)(32|64)/;
 const NO_TYPES: Record<string, string> = {};
 
 export function Table({ columns, types = NO_TYPES, rows, caption }: TableProps) {

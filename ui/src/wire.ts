@@ -1,6 +1,6 @@
 /** The names that the page has for the server's answers. Their shapes are made from the description of the routes. */
 
-import type { BranchAnswer, CallerAnswer, CatalogAnswer, CommitAnswer, ConflictAnswer, DegreeAnswer, DiffAnswer, DiffSideAnswer, EdgeTypeAnswer, EntityAnswer, EntityChangeAnswer, GraphAnswer, ListedGraphAnswer, MergeAnswer, NeighborsAnswer, NodeTypeAnswer, PropertyAnswer, RevisionAnswer, RowsAnswer, TagAnswer, TypeChangesAnswer } from "./requests";
+import type { BranchAnswer, CallerAnswer, CatalogAnswer, CommitAnswer, ConflictAnswer, DegreeAnswer, DiffAnswer, DiffSideAnswer, EdgeTypeAnswer, EntityAnswer, EntityChangeAnswer, GraphAnswer, HistoryAnswer, ListedGraphAnswer, MergeAnswer, NeighborsAnswer, NodeTypeAnswer, PropertyAnswer, RevisionAnswer, RowsAnswer, TagAnswer, TypeChangesAnswer } from "./requests";
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Row = Record<string, Json>;
@@ -24,6 +24,7 @@ export type QueryResult = RowsAnswer;
 export type Entity = EntityAnswer;
 export type Degree = DegreeAnswer;
 export type Neighbours = NeighborsAnswer;
+export type History = HistoryAnswer;
 export type HistoryEntry = RevisionAnswer;
 export type { MergeAnswer };
 

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Offline, get, routePath } from "./api";
-import { Failure } from "./loading";
+import { Copy, Failure } from "./loading";
 import type { Commit } from "./wire";
 
 /** A key for one intended write. Sent again, it gives the same answer instead of a second commit. */
@@ -25,6 +25,8 @@ interface WriteButtonProps<T> {
   readonly run: () => Promise<T>;
   readonly done: (answer: T) => void;
   readonly disabled?: boolean;
+  /** What does the same in a terminal. */
+  readonly command?: string | undefined;
   /** Not the main thing to do here. */
   readonly plain?: boolean;
   readonly asks?: KeyedWrite;
@@ -34,7 +36,7 @@ interface WriteButtonProps<T> {
 
 type Fate = { readonly kind: "asking" } | { readonly kind: "written"; readonly commit: Commit } | { readonly kind: "lost" };
 
-export function WriteButton<T>({ label, run, done, disabled, plain, asks, found }: WriteButtonProps<T>) {
+export function WriteButton<T>({ label, run, done, disabled, command, plain, asks, found }: WriteButtonProps<T>) {
   const [isRunning, setRunning] = useState(false);
   const [error, setError] = useState<Error | null>(null);
   const [fate, setFate] = useState<Fate | null>(null);
@@ -62,6 +64,7 @@ export function WriteButton<T>({ label, run, done, disabled, plain, asks, found 
       <button class={plain ? undefined : "primary"} disabled={isRunning || disabled} onClick={() => void press()}>
         {isRunning ? "Working…" : label}
       </button>
+      {command && !disabled && <Copy text={command} label="Copy as command" />}
       {error && <Failure error={error} />}
       {fate && <FateNotice fate={fate} />}
     </>

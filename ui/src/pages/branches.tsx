@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { branchPath, get, graphPath, post, remove, routePath, to } from "../api";
+import { commandOf, option } from "../commands";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Counts, Heading, Id, Time, totals } from "../parts";
@@ -46,7 +47,7 @@ export function Branches({ graph, actions }: ViewProps) {
                   )}
                   <td>
                     {branch.name !== "main" && <Link to={view(graph, `/review/${branchPath(branch.name)}`, { branch: null, at: null })}>Review</Link>}{" "}
-                    {branch.name !== "main" && !branch.protected && actions.has("branch_delete") && <Delete what={branch.name} url={graphPath(graph, `/branches/${branchPath(branch.name)}`)} done={branches.reload} />}
+                    {branch.name !== "main" && !branch.protected && actions.has("branch_delete") && <Delete what={branch.name} command={commandOf(graph, "branch", "delete", branch.name)} url={graphPath(graph, `/branches/${branchPath(branch.name)}`)} done={branches.reload} />}
                   </td>
                 </tr>
               ))}
@@ -83,7 +84,7 @@ export function Tags({ graph, actions }: ViewProps) {
       <Show of={tags} what="the tags">
         {({ tags: items }) =>
           items.length === 0 ? (
-            <Empty command="omnigraph tag create release-1">A tag names a commit, and keeps it.</Empty>
+            <Empty command={commandOf(graph, "tag", "create", "release-1")}>A tag names a commit, and keeps it.</Empty>
           ) : (
             <table class="compact">
               <thead>
@@ -107,7 +108,7 @@ export function Tags({ graph, actions }: ViewProps) {
                     <td>
                       {tag.actor} <Time time={tag.created_at} />
                     </td>
-                    <td>{actions.has("tag") && <Delete what={tag.name} url={graphPath(graph, `/tags/${encodeURIComponent(tag.name)}`)} done={tags.reload} />}</td>
+                    <td>{actions.has("tag") && <Delete what={tag.name} command={commandOf(graph, "tag", "delete", tag.name)} url={graphPath(graph, `/tags/${encodeURIComponent(tag.name)}`)} done={tags.reload} />}</td>
                   </tr>
                 ))}
               </tbody>
@@ -124,25 +125,27 @@ function NewName({ graph, what, done }: { readonly graph: string; readonly what:
   const [name, setName] = useState("");
   const moment = momentOf(usePlace());
   const body = what === "branch" ? { name, from: reference(moment) } : { name, ref: moment.at, branch: moment.branch };
+  const command = what === "branch" ? commandOf(graph, "branch", "create", name.trim(), ...option("--from", reference(moment), "main")) : commandOf(graph, "tag", "create", name.trim(), moment.at, ...option("--branch", moment.branch, "main"));
   return (
-    <p class="form">
+    <div class="form">
       <label>
         New {what} at {reference(moment)} <input value={name} placeholder={what === "branch" ? "review/june" : "release-1"} onInput={(event) => setName(event.currentTarget.value)} />
       </label>
       <WriteButton
         label={`Create the ${what}`}
         disabled={name.trim() === ""}
+        command={command}
         run={() => post(graphPath(graph, what === "branch" ? "/branches" : "/tags"), body)}
         done={() => {
           setName("");
           done();
         }}
       />
-    </p>
+    </div>
   );
 }
 
-function Delete({ what, url, done }: { readonly what: string; readonly url: string; readonly done: () => void }) {
+function Delete({ what, command, url, done }: { readonly what: string; readonly command: string; readonly url: string; readonly done: () => void }) {
   const [asked, setAsked] = useState(false);
   if (!asked) {
     return (
@@ -151,5 +154,5 @@ function Delete({ what, url, done }: { readonly what: string; readonly url: stri
       </button>
     );
   }
-  return <WriteButton label={`Delete ${what}`} run={() => remove(url)} done={done} />;
+  return <WriteButton label={`Delete ${what}`} command={command} run={() => remove(url)} done={done} />;
 }

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, Offline, get, routePath, send } from "../api";
-import { plural } from "../format";
+import { clip, count, plural } from "../format";
 import { Empty, Failure } from "../loading";
 import type { ViewProps } from "../main";
 import { momentOf } from "../moment";
@@ -68,14 +68,19 @@ export function ChangeFeed({ graph }: ViewProps) {
             <span class="chips">
               {block.changes.slice(0, SHOWN).map((change) => (
                 <Link class={`chip ${SIGNS[change.op][1]}`} title={SIGNS[change.op][1]} to={view(graph, entityPath(change.kind, change.type, change.id), { at: change.op === "deleted" ? (block.commit.parents[0] ?? null) : block.commit.id })}>
-                  {SIGNS[change.op][0]} <TypeName name={change.type} /> {nameChange(change).slice(0, 60)}
+                  {SIGNS[change.op][0]} <TypeName name={change.type} /> {clip(nameChange(change), 60)}
                 </Link>
               ))}
-              {block.changes.length > SHOWN && <Link to={view(graph, `/commits/${block.commit.id}`)}>and {block.changes.length - SHOWN} others</Link>}
+              {block.changes.length > SHOWN && <Link to={view(graph, `/commits/${block.commit.id}`)}>and {count(block.changes.length - SHOWN)} others</Link>}
             </span>
           </li>
         ))}
       </ol>
+      {blocks.length === KEPT && (
+        <p class="muted">
+          The newest {KEPT} are shown. <Link to={view(graph, "/commits")}>All commits</Link>
+        </p>
+      )}
     </>
   );
 }

@@ -2,7 +2,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, graphPath, post, routePath, to } from "../api";
-import { exactTime, plural, titleOf, valueText } from "../format";
+import { commandOf, option } from "../commands";
+import { count, exactTime, plural, titleOf, valueText } from "../format";
 import { Empty, Failure, Show, useLoad } from "../loading";
 import { assignLanes } from "../lanes";
 import type { ViewProps } from "../main";
@@ -70,11 +71,12 @@ function CommitList({ graph }: ViewProps) {
       <Show of={history} what="the history">
         {({ commits, next }) => (
           <>
-            {commits.length === 0 && <Empty>There are no commits here.</Empty>}
+            {commits.length === 0 && <Empty command={commandOf(graph, "commit", "list", "--dag")}>There are no commits here.</Empty>}
+            {next && (wanted || since) && <p class="muted">Only the {count(commits.length)} commits of this page are looked through.</p>}
             <Lanes graph={graph} commits={commits} selected={selected} toggle={toggle} matches={(commit) => `${commit.message ?? ""} ${commit.actor ?? ""} ${commit.id}`.toLowerCase().includes(wanted) && commit.time >= since} />
             {next && (
               <p>
-                <Link to={view(graph, "/commits", { of: branch, before: next })}>Older commits</Link>
+                <Link to={view(graph, "/commits", { of: branch, before: next, find: search.get("find"), since })}>Older commits</Link>
               </p>
             )}
           </>
@@ -235,13 +237,14 @@ function NameIt({ graph, what, commit }: { readonly graph: string; readonly what
   const [name, setName] = useState<string | null>(null);
   const [made, setMade] = useState("");
   if (name === null) return <button onClick={() => setName("")}>{what === "tag" ? "Tag it…" : "Branch from here…"}</button>;
+  const command = what === "tag" ? commandOf(graph, "tag", "create", name.trim(), commit.id, ...option("--branch", commit.branch, "main")) : commandOf(graph, "branch", "create", name.trim(), "--from", commit.id);
   const run = () => (what === "tag" ? post(...to(graph, "/tags", { name, ref: commit.id, branch: commit.branch })) : post(...to(graph, "/branches", { name, from: commit.id })));
   return (
     <span class="form">
       <label>
         Name of the {what} <input value={name} placeholder={what === "tag" ? "release-1" : "review/june"} onInput={(event) => setName(event.currentTarget.value)} />
       </label>
-      <WriteButton label={`Create the ${what}`} disabled={name.trim() === ""} run={run} done={() => setMade(name)} />
+      <WriteButton label={`Create the ${what}`} disabled={name.trim() === ""} command={command} run={run} done={() => setMade(name)} />
       {made && <span role="status">{made} is made.</span>}
     </span>
   );
@@ -255,6 +258,8 @@ interface RevertProps {
   readonly onDone?: (made: string) => void;
 }
 
+const SHOWN_CONFLICTS = 10;
+
 /** Take a commit back, after showing what else that touches. */
 export function Revert({ graph, commit, others, onDone }: RevertProps) {
   const [by, setBy] = useState<"row" | "property">("row");
@@ -262,6 +267,9 @@ export function Revert({ graph, commit, others, onDone }: RevertProps) {
   const [error, setError] = useState<Error | null>(null);
   const [key] = useState(newKey);
   const [prefers, setPrefers] = useState(false);
+  const message = `Revert ${commit.id}: ${titleOf(commit.message)}`;
+  const side = commit.parents.length > 1 && ["--side", "1"];
+  const command = commandOf(graph, "revert", commit.id, ...option("--branch", commit.branch, "main"), ...(side || []), ...option("--by", by, "row"), prefers && "--theirs", ...option("-m", message));
   const request = (dry: boolean, level: "row" | "property") =>
     post<MergeAnswer>(
       ...to(graph, "/reverts", {
@@ -271,7 +279,7 @@ export function Revert({ graph, commit, others, onDone }: RevertProps) {
         dry_run: dry,
         numbers: "safe",
         ...(commit.parents.length > 1 ? { side: 1 } : {}),
-        ...(dry ? {} : { message: `Revert ${commit.id}: ${titleOf(commit.message)}`, if_commit: preview?.target_commit, prefer: prefers ? "theirs" : null }),
+        ...(dry ? {} : { message, if_commit: preview?.target_commit, prefer: prefers ? "theirs" : null }),
       }),
       dry ? {} : { headers: { "Idempotency-Key": key } },
     );
@@ -299,17 +307,15 @@ export function Revert({ graph, commit, others, onDone }: RevertProps) {
       {preview && preview.conflicts.length > 0 && (
         <>
           <p>
-            Later commits changed the same {preview.conflicts.length === 1 ? "entity" : `${preview.conflicts.length} entities`}:{" "}
-            {preview.conflicts.slice(0, 10).map((conflict) => (
-              <code>{conflict.row_id} </code>
-            ))}
+            Later commits changed the same {preview.conflicts.length === 1 ? "entity" : `${count(preview.conflicts.length)} entities`}:
           </p>
           <ul class="plain">
-            {preview.conflicts.slice(0, 10).map((conflict) => (
+            {preview.conflicts.slice(0, SHOWN_CONFLICTS).map((conflict) => (
               <li>
                 <code>{conflict.row_id}</code> {(conflict.properties ?? []).map((name) => `${name} is now ${valueText(conflict.ours?.[name])}, would become ${valueText(conflict.theirs?.[name])}`).join("; ")}
               </li>
             ))}
+            {preview.conflicts.length > SHOWN_CONFLICTS && <li class="muted">and {count(preview.conflicts.length - SHOWN_CONFLICTS)} more</li>}
           </ul>
           {by === "row" && <button onClick={() => void look("property")}>Take back single properties instead</button>}
           {by === "property" && (
@@ -322,6 +328,7 @@ export function Revert({ graph, commit, others, onDone }: RevertProps) {
       {preview && (preview.conflicts.length === 0 || prefers) && (
         <WriteButton
           label="Take it back"
+          command={command}
           asks={{ graph, branch: commit.branch, key }}
           run={() => request(false, by)}
           done={(answer) => {

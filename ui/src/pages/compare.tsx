@@ -2,12 +2,13 @@
 
 import { useState } from "preact/hooks";
 import { ApiError, get, post, routePath, to } from "../api";
-import { count, plural, valueText } from "../format";
+import { count, growth, parseExact, plural, valueText } from "../format";
 import { Empty, Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Heading, Id, Value } from "../parts";
 import { RefChoices, RefField, resolveRef } from "../refs";
 import { Link, setSearch, usePlace, view } from "../router";
+import { NUMBERS } from "../table";
 import type { Catalog, Commit, Json, QueryResult, Row } from "../wire";
 
 interface Side {
@@ -52,7 +53,7 @@ export function Compare({ graph }: ViewProps) {
       {q && (!a || !b) && <Empty>Choose the two moments.</Empty>}
       {q && a && b && (
         <Show of={sides} what="both results">
-          {({ catalog, both: [one, other] }) => (one && other ? <SideBySide graph={graph} a={one} b={other} defaults={keyColumns(q, catalog)} key={JSON.stringify([q, one.reference, other.reference])} /> : null)}
+          {({ catalog, both: [one, other] }) => (one && other ? <SideBySide a={one} b={other} defaults={keyColumns(q, catalog)} key={JSON.stringify([q, one.reference, other.reference])} /> : null)}
         </Show>
       )}
     </>
@@ -63,7 +64,7 @@ export function Compare({ graph }: ViewProps) {
 async function read(graph: string, query: string, params: string, reference: string, signal: AbortSignal): Promise<Side> {
   try {
     const commit = await resolveRef(graph, reference, signal);
-    const body = { query, params: params ? (JSON.parse(params) as Record<string, Json>) : {}, limit: MOST, numbers: "safe" as const, at: commit.id };
+    const body = { query, params: params ? (parseExact(params) as Record<string, Json>) : {}, limit: MOST, numbers: "safe" as const, at: commit.id };
     const result = await post<QueryResult>(...to(graph, "/query", body), { signal }).catch((error: Error) => error);
     if (result instanceof Error && signal.aborted) throw result;
     return { reference, result, commit };
@@ -86,20 +87,18 @@ function keyColumns(query: string, catalog: Catalog): (columns: readonly string[
 }
 
 interface SideBySideProps {
-  readonly graph: string;
   readonly a: Side;
   readonly b: Side;
   readonly defaults: (columns: readonly string[]) => readonly string[];
 }
 
-function SideBySide({ graph, a, b, defaults }: SideBySideProps) {
+function SideBySide({ a, b, defaults }: SideBySideProps) {
   const good = [a.result, b.result].filter((each) => !(each instanceof Error)) as QueryResult[];
   const columns = [...new Set(good.flatMap((each) => each.columns))];
   const types = Object.assign({}, ...good.map((each) => each.types)) as Record<string, string>;
-  const isNumber = (column: string) => /^[IUF](32|64)/.test(types[column] ?? "");
   const [keys, setKeys] = useState<readonly string[]>(() => {
     const named = defaults(columns);
-    return named.length > 0 ? named : columns.filter((column) => !isNumber(column));
+    return named.length > 0 ? named : columns.filter((column) => !NUMBERS.test(types[column] ?? ""));
   });
   const heads = (
     <div class="columns sides">
@@ -133,11 +132,11 @@ function SideBySide({ graph, a, b, defaults }: SideBySideProps) {
         <span class="changed">~ {count(matched.filter((row) => row.changed.length > 0).length)} changed</span> <span class="muted">{count(same.length)} the same</span>
       </p>
       {differing.length === 0 && <Empty>Both moments give the same rows.</Empty>}
-      {differing.length > 0 && <Matches graph={graph} caption="Rows that differ" rows={differing} columns={columns} isNumber={isNumber} />}
+      {differing.length > 0 && <Matches caption="Rows that differ" rows={differing} columns={columns} types={types} />}
       {same.length > 0 && (
         <details class="same">
           <summary>{plural(same.length, "row")} the same</summary>
-          <Matches graph={graph} caption="Rows that are the same" rows={same} columns={columns} isNumber={isNumber} />
+          <Matches caption="Rows that are the same" rows={same} columns={columns} types={types} />
         </details>
       )}
     </>
@@ -145,14 +144,14 @@ function SideBySide({ graph, a, b, defaults }: SideBySideProps) {
 }
 
 interface MatchesProps {
-  readonly graph: string;
   readonly caption: string;
   readonly rows: readonly Matched[];
   readonly columns: readonly string[];
-  readonly isNumber: (column: string) => boolean;
+  readonly types: Readonly<Record<string, string>>;
 }
 
-function Matches({ caption, rows, columns, isNumber }: MatchesProps) {
+function Matches({ caption, rows, columns, types }: MatchesProps) {
+  const isNumber = (column: string) => NUMBERS.test(types[column] ?? "");
   return (
     <div class="scroll" tabIndex={0}>
       <table class="compare">
@@ -175,7 +174,7 @@ function Matches({ caption, rows, columns, isNumber }: MatchesProps) {
               <td class={row.b === null ? "went" : row.a === null ? "came" : "changed"}>{row.b === null ? "− A" : row.a === null ? "+ B" : row.changed.length > 0 ? "~" : ""}</td>
               {columns.map((column) => (
                 <td class={`${isNumber(column) ? "number" : ""} ${row.changed.includes(column) ? "cell-changed" : ""}`}>
-                  {row.changed.includes(column) ? <ChangedCell a={row.a?.[column] ?? null} b={row.b?.[column] ?? null} /> : <Value value={(row.b ?? row.a)?.[column]} />}
+                  {row.changed.includes(column) ? <ChangedCell a={row.a?.[column] ?? null} b={row.b?.[column] ?? null} type={types[column] ?? ""} /> : <Value value={(row.b ?? row.a)?.[column]} />}
                 </td>
               ))}
             </tr>
@@ -186,8 +185,8 @@ function Matches({ caption, rows, columns, isNumber }: MatchesProps) {
   );
 }
 
-function ChangedCell({ a, b }: { readonly a: Json; readonly b: Json }) {
-  const difference = typeof a === "number" && typeof b === "number" ? `${b - a > 0 ? "+" : "−"}${Math.abs(Number((b - a).toPrecision(12)))}` : "";
+function ChangedCell({ a, b, type }: { readonly a: Json; readonly b: Json; readonly type: string }) {
+  const difference = growth(a, b, type);
   return (
     <>
       <del>{valueText(a)}</del> → <ins>{valueText(b)}</ins> {difference && <span class="muted">({difference})</span>}

@@ -1,16 +1,16 @@
 /** What differs between two moments: counts per type, entities, properties; as a list or drawn on the graph. */
 
 import { lazy, Suspense } from "preact/compat";
-import { useState } from "preact/hooks";
 import { type Query, get, graphPath, path } from "../api";
-import { plural } from "../format";
-import { Empty, Show, useLoad } from "../loading";
+import { commandOf, curlOf } from "../commands";
+import { count, plural } from "../format";
+import { Copy, Empty, Failure, Show, useLoad, usePages } from "../loading";
 import type { ViewProps } from "../main";
 import { Change, Counts, Heading, TypeName, totals } from "../parts";
 import { RefChoices, RefField } from "../refs";
 import { setSearch, usePlace } from "../router";
-import { SaveButton, curlOf } from "../saving";
-import type { Diff, EntityChange, TypeChanges } from "../wire";
+import { SaveButton } from "../saving";
+import type { Diff, Side, TypeChanges } from "../wire";
 
 const Drawing = lazy(() => import("../drawing").then((m) => m.DiffDrawing));
 const PAGE = 500;
@@ -25,7 +25,7 @@ export function DiffView({ graph }: ViewProps) {
     <>
       <Heading>Diff</Heading>
       <RefPair graph={graph} a={a} b={b} />
-      {b === "" ? <Empty command="omnigraph diff review/june">Choose two branches, commits, tags or times to compare.</Empty> : <Changes graph={graph} query={{ a, b }} />}
+      {b === "" ? <Empty command={commandOf(graph, "diff", "main", "review/june")}>Choose two branches, commits, tags or times to compare.</Empty> : <Changes graph={graph} query={{ a, b }} />}
     </>
   );
 }
@@ -79,7 +79,7 @@ export function Changes({ graph, query }: { readonly graph: string; readonly que
               <span class="muted">{plural(total, "changed entity")}</span>
               {diff.types_hidden && <span class="muted">Some types are hidden from you.</span>}
             </div>
-            <Entities graph={graph} query={{ ...query, type: type ? [type] : null, op: op ? [op] : null }} drawn={drawn} total={type ? countOf(diff.summary, type) : total} summary={diff.summary} />
+            <Entities graph={graph} diff={diff} query={{ ...query, type: type ? [type] : null, op: op ? [op] : null }} drawn={drawn} total={type ? countOf(diff.summary, type) : total} summary={diff.summary} />
           </>
         );
       }}
@@ -108,31 +108,22 @@ function TypeTable({ summary, chosen }: { readonly summary: readonly TypeChanges
 
 interface EntitiesProps {
   readonly graph: string;
+  readonly diff: { readonly before: Side; readonly after: Side };
   readonly query: Query;
   readonly drawn: boolean;
   readonly total: number;
   readonly summary: readonly TypeChanges[];
 }
 
-function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
-  const [more, setMore] = useState<readonly EntityChange[]>([]);
-  const [next, setNext] = useState<string | number | null>(null);
-  const key = JSON.stringify([graph, query, drawn]);
-  const page = useLoad(key, async (signal) => {
-    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", numbers: "safe", limit: drawn ? DRAWN : PAGE }), signal);
-    setMore([]);
-    setNext(found.next);
-    return found;
+function Entities({ graph, diff, query, drawn, total, summary }: EntitiesProps) {
+  const pages = usePages(JSON.stringify([graph, query, drawn]), async (cursor: number | null, signal) => {
+    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", numbers: "safe", limit: drawn && cursor === null ? DRAWN : PAGE, cursor }), signal);
+    return { ...found, items: found.entities ?? [] };
   });
-  const readMore = async () => {
-    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", numbers: "safe", limit: PAGE, cursor: next }));
-    setMore((old) => [...old, ...(found.entities ?? [])]);
-    setNext(found.next);
-  };
   return (
-    <Show of={page} what="the changed entities">
-      {(diff) => {
-        const entities = [...(diff.entities ?? []), ...more];
+    <Show of={pages.first} what="the changed entities">
+      {() => {
+        const entities = pages.items;
         const all = path(graphPath(graph, "/diff"), { ...query, view: "entities" });
         return (
           <>
@@ -148,12 +139,14 @@ function Entities({ graph, query, drawn, total, summary }: EntitiesProps) {
                 ))}
               </div>
             </div>
-            {next !== null && (
+            {pages.readMore && (
               <p>
-                {plural(entities.length, "entity")} of {total}. <button onClick={() => void readMore()}>Show {PAGE} more</button>
+                {plural(entities.length, "entity")} of {count(total)}. <button onClick={pages.readMore}>Show {PAGE} more</button>
               </p>
             )}
+            {pages.error && <Failure error={pages.error} />}
             <p>
+              <Copy text={commandOf(graph, "diff", ...(query["commit"] == null ? [String(query["a"]), String(query["b"])] : [diff.before.commit, diff.after.commit]))} label="Copy as command" />
               <SaveButton quiet label="Download all as JSON lines" url={all} options={{ headers: { Accept: LINES } }} name="diff.jsonl" command={curlOf(all, LINES, "diff.jsonl")} />
             </p>
           </>

@@ -1,8 +1,9 @@
 /** A form for one entity. It writes to a branch of one's own, which is then reviewed; to main only by a switch. */
 
 import { useState } from "preact/hooks";
-import { ApiError, branchPath, get, graphPath, post, routePath, to } from "../api";
-import { valueText } from "../format";
+import { ApiError, branchPath, get, post, routePath, to } from "../api";
+import { commandOf, option } from "../commands";
+import { parseExact, valueText } from "../format";
 import { Copy, Show, useLoad } from "../loading";
 import { navigate, view } from "../router";
 import { WriteButton, newKey } from "../writing";
@@ -101,7 +102,7 @@ function Fields({ graph, kind, type, id, branch, form, own, close, again }: Edit
         <details open>
           <summary>What is sent</summary>
           <pre class="plan">{`${text}\n${JSON.stringify(params)}`}</pre>
-          <Copy text={commandOf(graph, text, params, target, message)} label="Copy as command" />
+          <Copy text={commandOf(graph, "mutate", "-e", text, "--params", JSON.stringify(params), ...option("--branch", target, "main"), ...option("-m", message))} label="Copy as command" />
         </details>
       )}
       {problem && (
@@ -175,7 +176,7 @@ export function parseValue(text: string | null, type: string): Json {
     return Number(text);
   }
   if (bare === "Bool") return text === "true";
-  if (bare.startsWith("[")) return JSON.parse(text) as Json;
+  if (bare.startsWith("[")) return parseExact(text);
   return text;
 }
 
@@ -187,9 +188,4 @@ function mutationText(kind: string, type: string, changed: readonly Property[], 
     return `query edit(${["$id: String", "$from: String", "$to: String", ...declared].join(", ")}) {\n  match {\n    $a: ${ends[0]} { id: $from }\n    $b: ${ends[1]} { id: $to }\n    $a $e:${verb} $b\n    $e.id = $id\n  }\n  update $e set { ${sets} }\n}`;
   }
   return `query edit(${["$id: String", ...declared].join(", ")}) {\n  update ${type} set { ${sets} } where id = $id\n}`;
-}
-
-function commandOf(graph: string, text: string, params: Record<string, Json>, branch: string, message: string): string {
-  const quote = (value: string) => `'${value.replaceAll("'", "'\\''")}'`;
-  return `omnigraph -g ${location.origin}${graphPath(graph)} mutate -e ${quote(text)} --params ${quote(JSON.stringify(params))} --branch ${quote(branch)} -m ${quote(message)}`;
 }

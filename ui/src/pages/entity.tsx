@@ -2,16 +2,17 @@
 
 import { useState } from "preact/hooks";
 import { get, routePath } from "../api";
+import { curlOf } from "../commands";
 import { count, plural } from "../format";
-import { Empty, Failure, Show, useLoad } from "../loading";
+import { Empty, Failure, Show, useLoad, usePages } from "../loading";
 import type { ViewProps } from "../main";
 import { type Moment, momentKey, momentOf } from "../moment";
 import { CommitLine, Heading, TypeName, Value, entityPath, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
-import { SaveButton, curlOf } from "../saving";
+import { SaveButton } from "../saving";
 import { Revert } from "./commits";
 import { EditForm } from "./edit";
-import type { Catalog, Degree, Diff, Entity, HistoryEntry, Neighbours } from "../wire";
+import type { Catalog, Degree, Diff, Entity, History, HistoryEntry, Neighbours } from "../wire";
 
 export function EntityView({ graph, rest, actions, actor }: ViewProps) {
   const [kind = "node", type = "", ...ids] = rest;
@@ -82,18 +83,19 @@ const MOST = 100;
 function NeighbourList({ graph, type, id, degree, moment }: NeighbourProps) {
   const [open, setOpen] = useState(degree.count <= 20);
   const key = open ? JSON.stringify([graph, type, id, degree.edge, degree.direction, moment]) : null;
-  const found = useLoad(key, (signal) =>
-    get<Neighbours>(routePath(graph, "/entity/neighbors", { type, id, edge: degree.edge, direction: degree.direction, limit: MOST, ...moment }), signal),
-  );
+  const pages = usePages(key, async (offset: number | null, signal) => {
+    const { nodes, next } = await get<Neighbours>(routePath(graph, "/entity/neighbors", { type, id, edge: degree.edge, direction: degree.direction, limit: MOST, offset, ...moment }), signal);
+    return { items: nodes, next: next?.offset ?? null };
+  });
   return (
     <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
         {degree.direction === "out" ? "→" : "←"} {degree.edge} <span class="muted">{count(degree.count)}</span>
       </summary>
-      <Show of={found} what="the neighbours">
-        {({ nodes, next }) => (
+      <Show of={pages.first} what="the neighbours">
+        {() => (
           <ul class="rows">
-            {nodes.map((node) => (
+            {pages.items.map((node) => (
               <li>
                 <TypeName name={node.type} />{" "}
                 <Link to={view(graph, entityPath("node", node.type, node.id))}>
@@ -102,11 +104,15 @@ function NeighbourList({ graph, type, id, degree, moment }: NeighbourProps) {
                 {node.label !== node.id && <span class="muted">{node.label}</span>}
               </li>
             ))}
-            {next && (
-              <li class="muted">
-                {MOST} of {count(degree.count)}
+            {pages.readMore && (
+              <li>
+                <span class="muted">
+                  {count(pages.items.length)} of {count(degree.count)}
+                </span>{" "}
+                <button onClick={pages.readMore}>Show {MOST} more</button>
               </li>
             )}
+            {pages.error && <Failure error={pages.error} />}
           </ul>
         )}
       </Show>
@@ -125,14 +131,16 @@ interface HistoryProps {
   readonly at: string | null;
 }
 
+const ENTRIES = 50;
 const SIGNS = { inserted: ["+", "came"], updated: ["~", "changed"], deleted: ["−", "went"] } as const;
 
 /** Each commit that touched the entity: who, why, and what changed. */
 function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload, at }: HistoryProps) {
   const [made, setMade] = useState<string | null>(null);
-  const history = useLoad(`${graph} ${kind} ${type} ${id} ${branch} ${at ?? ""} history`, (signal) =>
-    get<{ entries: HistoryEntry[]; next: string | null }>(routePath(graph, "/entity/history", { entity: kind === "edge" ? "edge" : "node", type, id, branch, at, limit: 50, numbers: "safe" }), signal),
-  );
+  const history = usePages(`${graph} ${kind} ${type} ${id} ${branch} ${at ?? ""} history`, async (before: string | null, signal) => {
+    const { entries, next } = await get<History>(routePath(graph, "/entity/history", { entity: kind === "edge" ? "edge" : "node", type, id, branch, at, before, limit: ENTRIES, numbers: "safe" }), signal);
+    return { items: entries, next };
+  });
   return (
     <section>
       <h2>History</h2>
@@ -141,10 +149,10 @@ function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload, at }:
           Taken back by the commit <Link to={view(graph, `/commits/${made}`)}><code>{made}</code></Link>. Nothing was erased: the history below has both.
         </p>
       )}
-      <Show of={history} what="the history">
-        {({ entries, next }) => (
+      <Show of={history.first} what="the history">
+        {() => (
           <ol class="rows history">
-            {entries.map((entry) => (
+            {history.items.map((entry) => (
               <li key={entry.commit.id}>
                 <span class={`sign ${SIGNS[entry.op][1]}`} title={SIGNS[entry.op][1]}>
                   {SIGNS[entry.op][0]}
@@ -173,14 +181,19 @@ function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload, at }:
                     mayRevert={mayRevert}
                     done={(commit) => {
                       setMade(commit);
-                      history.reload();
+                      history.first.reload();
                       reload();
                     }}
                   />
                 </div>
               </li>
             ))}
-            {next && <li class="muted">There are older changes; `omnigraph history` lists all.</li>}
+            {history.readMore && (
+              <li>
+                <button onClick={history.readMore}>Show older changes</button>
+              </li>
+            )}
+            {history.error && <Failure error={history.error} />}
           </ol>
         )}
       </Show>

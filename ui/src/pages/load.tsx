@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { branchPath, get, graphPath, path, post, routePath } from "../api";
+import { commandOf } from "../commands";
 import { count, plural } from "../format";
 import { Failure, useLoad } from "../loading";
 import type { ViewProps } from "../main";
@@ -127,7 +128,7 @@ export function LoadView({ graph, actions }: ViewProps) {
             <label>
               Onto the branch <input value={branch} onInput={(event) => setBranch(event.currentTarget.value)} />
             </label>
-            <WriteButton label="Load" disabled={branch.trim() === "" || isProtected || loaded !== null} run={upload} done={setLoaded} asks={{ graph, branch: branch.trim(), key }} found={() => setLoaded("found")} />
+            <WriteButton label="Load" disabled={branch.trim() === "" || isProtected || loaded !== null} command={commandOf(graph, "load", file?.name, "--mode", mode, "--branch", branch.trim(), "--from", "main", "-m", `load ${file?.name ?? ""}`)} run={upload} done={setLoaded} asks={{ graph, branch: branch.trim(), key }} found={() => setLoaded("found")} />
             {isProtected && <span class="went">{branch} is protected: load onto a branch and review it.</span>}
           </div>
         </section>

@@ -1,6 +1,7 @@
 /** A graph at a glance: rows per type, branches that are ahead of main, the newest commits. */
 
 import { branchPath, get, post, routePath, to } from "../api";
+import { commandOf } from "../commands";
 import { count, plural } from "../format";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
@@ -12,6 +13,8 @@ import type { Branch, Commit, Diff, MergeAnswer, StoredQuery } from "../wire";
 interface Tables {
   readonly tables: readonly { readonly kind: "node" | "edge"; readonly type: string; readonly row_count: number }[];
 }
+
+const SHOWN_BRANCHES = 20;
 
 export function Overview({ graph, actions }: ViewProps) {
   const moment = momentOf(usePlace());
@@ -58,17 +61,22 @@ export function Overview({ graph, actions }: ViewProps) {
           <Show of={branches} what="the branches">
             {({ items }) =>
               items.length < 2 ? (
-                <Empty command="omnigraph branch create review/june">Work on a branch shows here until it is merged.</Empty>
+                <Empty command={commandOf(graph, "branch", "create", "review/june")}>Work on a branch shows here until it is merged.</Empty>
               ) : (
                 <ul class="rows">
                   {items
                     .filter((branch) => branch.name !== "main")
-                    .slice(0, 20)
+                    .slice(0, SHOWN_BRANCHES)
                     .map((branch) => (
                       <li key={branch.name}>
                         <AheadOfMain graph={graph} branch={branch.name} mayMerge={actions.has("branch_merge")} />
                       </li>
                     ))}
+                  {items.length - 1 > SHOWN_BRANCHES && (
+                    <li>
+                      <Link to={view(graph, "/branches")}>All {count(items.length - 1)} branches</Link>
+                    </li>
+                  )}
                 </ul>
               )
             }

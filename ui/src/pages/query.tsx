@@ -3,7 +3,8 @@
 import { lazy, Suspense } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, graphPath, post, routePath, to } from "../api";
-import { count, download, plural } from "../format";
+import { count, download, parseExact, plural } from "../format";
+import { toCommand, toCurl, toPython } from "../commands";
 import { Copy, Empty, Failure, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { type Moment, momentKey, momentOf } from "../moment";
@@ -12,7 +13,7 @@ import { RefChoices, RefField } from "../refs";
 import { Link, navigate, setSearch, usePlace, view } from "../router";
 import { SaveButton } from "../saving";
 import { Table } from "../table";
-import { type Parameter, parametersOf, toCommand, toCurl, toPython } from "../signature";
+import { type Parameter, parametersOf } from "../signature";
 import { parseValue } from "./edit";
 import type { Catalog, Json, Problem, QueryResult, StoredQuery } from "../wire";
 
@@ -150,7 +151,7 @@ export function QueryView({ graph }: ViewProps) {
 
 function readParams(text: string | null): Record<string, string> {
   try {
-    const found = JSON.parse(text || "{}") as Record<string, Json>;
+    const found = parseExact(text || "{}") as Record<string, Json>;
     return Object.fromEntries(Object.entries(found).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
   } catch {
     return {};

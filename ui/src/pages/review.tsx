@@ -2,7 +2,8 @@
 
 import { useState } from "preact/hooks";
 import { branchPath, get, graphPath, post, remove, routePath, to } from "../api";
-import { plural, valueText } from "../format";
+import { commandOf, option } from "../commands";
+import { download, parseExact, plural, valueText } from "../format";
 import { Copy, Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Heading, TypeName, Value, entityPath } from "../parts";
@@ -11,6 +12,8 @@ import { Table } from "../table";
 import { WriteButton, newKey } from "../writing";
 import { Changes } from "./diff";
 import type { Conflict, Json, MergeAnswer, QueryResult, StoredQuery } from "../wire";
+
+const DECISIONS = "decisions.json";
 
 type Side = "base" | "ours" | "theirs";
 /** A side, or the values that were typed in. */
@@ -90,6 +93,7 @@ function MergePanel({ graph, branch, into, answer, mayMerge, mayDelete, reload }
       }),
       { headers: { "Idempotency-Key": key } },
     );
+  const command = commandOf(graph, "merge", branch, ...option("--into", into, "main"), ...option("--resolve", conflicts.length > 0 ? DECISIONS : null), deletes && mayDelete && "--delete-branch", ...option("-m", message));
   return (
     <section class="panel">
       {conflicts.length > 0 ? (
@@ -107,7 +111,12 @@ function MergePanel({ graph, branch, into, answer, mayMerge, mayDelete, reload }
               <input type="checkbox" checked={deletes} onChange={(event) => setDeletes(event.currentTarget.checked)} /> delete the branch afterwards
             </label>
           )}
-          <WriteButton label={`Merge into ${into}`} disabled={open.length > 0} run={run} done={setMerged} asks={{ graph, branch: into, key }} />
+          <WriteButton label={`Merge into ${into}`} disabled={open.length > 0} command={command} run={run} done={setMerged} asks={{ graph, branch: into, key }} />
+          {conflicts.length > 0 && open.length === 0 && (
+            <button class="quiet" onClick={() => download(DECISIONS, `${JSON.stringify(toResolution(conflicts, choices), null, 2)}\n`, "application/json")}>
+              Save the decisions for it
+            </button>
+          )}
           {open.length > 0 && <span class="muted">{plural(open.length, "conflict")} to decide</span>}
           <button class="quiet" onClick={reload}>
             Look again
@@ -124,6 +133,7 @@ function DeleteBranch({ graph, branch }: { readonly graph: string; readonly bran
   return (
     <WriteButton
       label={`Delete ${branch}`}
+      command={commandOf(graph, "branch", "delete", branch)}
       run={() => remove(graphPath(graph, `/branches/${branchPath(branch)}`))}
       done={() => navigate(view(graph, "/branches", { branch: null, at: null }))}
     />
@@ -165,7 +175,7 @@ function typedValues(conflict: Conflict, typed: Readonly<Record<string, string>>
       if (typeof like === "number" && /^-?\d{16,}$/.test(text.trim())) return [name, text.trim()];
       if (typeof like === "number" && text.trim() !== "" && Number.isFinite(Number(text))) return [name, Number(text)];
       if (typeof like === "boolean") return [name, text === "true"];
-      return [name, typeof like === "object" ? (JSON.parse(text) as Json) : text];
+      return [name, typeof like === "object" ? parseExact(text) : text];
     }),
   );
 }

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post, routePath, to } from "../api";
+import { commandOf } from "../commands";
 import { count } from "../format";
 import { Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
@@ -216,6 +217,7 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
           {mayApply && plan.supported && plan.steps.length > 0 && (
             <WriteButton
               label="Change the schema"
+              command={commandOf(graph, "schema", "apply", "new.pg")}
               run={() => post(...to(graph, "/schema/apply", { schema_source: draft, if_commit: commit }), { headers: { "Idempotency-Key": key } })}
               asks={{ graph, branch: "main", key }}
               done={() => {

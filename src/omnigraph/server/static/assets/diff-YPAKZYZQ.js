@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-3ZMPRQ6K.js";import"./chunk-TC3DCGE7.js";import"./chunk-625SGFG6.js";import"./chunk-SLCI6Q7Z.js";import"./chunk-UC65HR4U.js";import"./chunk-YWASS5WD.js";import"./chunk-SQE76S5B.js";export{b as Changes,a as DiffView};
