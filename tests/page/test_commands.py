@@ -1,4 +1,4 @@
-"""The commands that stand beside the actions of the page: each is run as it is copied, and does what the button does."""
+"""The commands beside the actions of the page: each is run as it is copied, and does what the button does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ def run(site: Site, command: str, folder: Path) -> None:
     assert program == "omnigraph"
     environment = {**os.environ, "OMNIGRAPH_TOKEN": site.tokens["curator"]}
     told = subprocess.run(
-        [sys.executable, "-m", "omnigraph", "--yes", *words], cwd=folder, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "omnigraph", "--yes", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert told.returncode == 0, f"{command}\n{told.stderr}"
 
