@@ -123,6 +123,15 @@ def browser() -> Generator[Browser]:
         launched.close()
 
 
+def write_into(page: Page, label: str, text: str) -> None:
+    """Put a text into an editor. What is there goes first: a browser would keep its style on the new text."""
+    page.locator(".cm-content").first.wait_for()
+    page.get_by_label(label, exact=True).click()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    page.keyboard.insert_text(text)
+
+
 class Visit(Protocol):
     """Signs somebody in, and gives their page."""
 

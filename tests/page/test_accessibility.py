@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.page.conftest import PATIENCE, Site, Visit
+from tests.page.conftest import PATIENCE, Site, Visit, write_into
+from tests.page.story import EVIDENCE
 
 pytest.importorskip("playwright")
 from playwright.sync_api import Page, expect
@@ -74,6 +75,12 @@ def test_every_view_is_accessible(site: Site, visit: Visit, *, is_dark: bool) ->
     page.get_by_role("button", name="Edit").click()
     page.get_by_label("Edit").get_by_role("button", name="Read again").wait_for()
     found["edit"] = list_problems(page)
+    page.goto(site.view("/schema"))
+    page.get_by_role("button", name="Plan a change…").click()
+    write_into(page, "The new schema", (EVIDENCE / "evidence_v2.pg").read_text("utf-8"))
+    page.get_by_role("button", name="Show what it means").click()
+    expect(page.get_by_text("rename property Trial")).to_be_visible()
+    found["plan"] = list_problems(page)
     stranger = visit(None, is_dark=is_dark)
     stranger.goto(site.url)
     stranger.get_by_label("Token").wait_for()

@@ -55,6 +55,7 @@ def test_the_licence_of_every_package_in_the_bundle_is_listed() -> None:
 def test_the_types_of_the_requests_are_those_of_the_routes() -> None:
     found = wire_types.write_types(wire_types.read_description())
     assert wire_types.FILE.read_text("utf-8") == found, "run `make openapi` and `make ui`, and commit the result"
+    assert wire_types.WORDS.read_text("utf-8") == wire_types.write_vocabulary(), "run `make openapi` and `make ui`"
 
 
 def test_versions_are_exact() -> None:

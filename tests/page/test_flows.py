@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from tests.page.conftest import PATIENCE, RETITLE, Site, Visit
+from tests.page.conftest import PATIENCE, RETITLE, Site, Visit, write_into
 from tests.server.live import start_server
 
 pytest.importorskip("playwright")
@@ -83,14 +83,14 @@ def test_a_forged_click_is_refused_and_the_page_says_by_what(site: Site, visit: 
 def test_a_query_is_mended_run_and_shared(site: Site, visit: Visit) -> None:
     page = visit("reader")
     page.goto(site.view("/query"))
-    _write(page, "query t() { match { $t: Tril } return { $t.code, $t.title } order { $t.code asc } }")
+    write_into(page, "Query", "query t() { match { $t: Tril } return { $t.code, $t.title } order { $t.code asc } }")
     expect(page.locator(".cm-lintRange-error")).to_be_visible()
     page.keyboard.press("Control+Enter")
     expect(page.get_by_role("alert")).to_contain_text("did you mean 'Trial'?")
-    _write(page, "query t() { match { $t: Tri")
+    write_into(page, "Query", "query t() { match { $t: Tri")
     page.get_by_role("option", name="Trial").click()
     expect(page.get_by_label("Query", exact=True)).to_contain_text("$t: Trial")
-    _write(page, QUERY)
+    write_into(page, "Query", QUERY)
     page.keyboard.press("Control+Enter")
     rows = page.get_by_role("table", name="Rows of t")
     expect(rows.get_by_role("cell", name="tri-101")).to_be_visible()
@@ -143,15 +143,6 @@ def test_a_branch_with_conflicts_is_reviewed_decided_merged_and_deleted(site: Si
         assert graph.commits()[0].actor == "curator"
         titles = {code: graph.get("Trial", code) for code in ("tri-101", "tri-102")}
         assert [titles[code]["title"] for code in titles] == ["A title of main", "A title of june"]  # pyright: ignore[reportOptionalSubscript]
-
-
-def _write(page: Page, text: str) -> None:
-    """Put a text into the editor. What is there goes first: a browser would keep its style on the new text."""
-    page.locator(".cm-content").wait_for()
-    page.get_by_label("Query", exact=True).click()
-    page.keyboard.press("Control+a")
-    page.keyboard.press("Delete")
-    page.keyboard.insert_text(text)
 
 
 def _decide(page: Page, trial: str, side: str) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 import omnigraph as og
-from tests.page.conftest import PATIENCE, Site, Visit, serve_site
+from tests.page.conftest import PATIENCE, Site, Visit, serve_site, write_into
 from tests.page.story import EVIDENCE
 
 pytest.importorskip("playwright")
@@ -64,8 +64,34 @@ def test_across_a_change_of_the_schema_one_side_shows_its_problems(visit: Visit,
         page.goto(site.view("/schema"))
         page.get_by_text("History of the schema").click()
         expect(page.locator(".schema-history")).to_contain_text("the second version")
+        page.get_by_text("What changed").first.click()
+        expect(page.locator(".schema-history .cm-deletedChunk").filter(has_text="enrolled")).to_be_visible()
         page.goto(site.view("/schema?at=before"))
         expect(page.get_by_label("Text of the schema")).to_contain_text("enrolled: U32?")
+
+
+def test_names_and_values_of_the_graph_are_offered_where_they_are_typed(site: Site, visit: Visit) -> None:
+    page = visit("reader")
+    page.goto(site.view("/query"))
+    page.locator(".cm-content").wait_for()
+    editor, option = page.get_by_label("Query", exact=True), page.get_by_role("option")
+    expect(editor).to_contain_text("query first")
+    for text, typed, offered in (
+        ('query t() { match { $t: Trial { status: "completed", ', "ti", "title"),
+        ('query t() { update Trial set { title: "x" } where ', "co", "code"),
+        ("query t() { match { $a $e:tests $b } return { $e.", "do", "dose_mg"),
+        ('query t() { match { $t: Trial { code: "', "tri-10", "tri-104"),
+        ('query t() { insert Compound { family: "', "pep", "peptide"),
+    ):
+        write_into(page, "Query", text)
+        page.keyboard.type(typed)
+        expect(option.filter(has_text=offered)).to_be_visible()
+        page.keyboard.press("Escape")
+    page.goto(
+        site.view(f"/query?q={quote('query t($c: String) { match { $t: Trial { code: $c } } return { $t.title } }')}")
+    )
+    page.get_by_label("$c").fill("tri-10")
+    expect(page.locator("datalist option[value='tri-104']")).to_be_attached()
 
 
 # Flow 5: explore.

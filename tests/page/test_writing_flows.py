@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from tests.page.conftest import PATIENCE, RETITLE, Site, Visit, free_port, serve_site
+from tests.page.conftest import PATIENCE, RETITLE, Site, Visit, free_port, serve_site, write_into
 from tests.page.story import EVIDENCE, tell_story
 
 pytest.importorskip("playwright")
@@ -170,8 +170,15 @@ def test_a_schema_is_planned_and_names_the_queries_it_breaks(site: Site, visit: 
     page.goto(site.view("/schema"))
     page.get_by_role("button", name=re.compile("^Reports")).first.press("Enter")
     expect(page.locator(".panel")).to_contain_text("outcome")
+    page.locator(".panel").get_by_role("button", name="Paper").click()
+    expect(page.locator(".panel")).to_contain_text("implementsReviewed")
     page.get_by_role("button", name="Plan a change…").click()
-    page.get_by_label("The new schema").fill((EVIDENCE / "evidence_v2.pg").read_text("utf-8"))
+    write_into(page, "The new schema", "node Trial { code: Strin @key }")
+    # What is wrong is marked where it is, and what goes stays in view.
+    expect(page.locator(".cm-lintRange-error")).to_be_visible()
+    expect(page.locator(".cm-deletedChunk").first).to_contain_text("An evidence base")
+    write_into(page, "The new schema", (EVIDENCE / "evidence_v2.pg").read_text("utf-8"))
+    expect(page.locator(".cm-deletedChunk").filter(has_text="enrolled: U32?")).to_be_attached()
     page.get_by_role("button", name="Show what it means").click()
     expect(page.get_by_text("rename property Trial: enrolled → participants")).to_be_visible()
     expect(page.get_by_text("rewrites all rows").first).to_be_visible()

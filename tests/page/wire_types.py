@@ -1,4 +1,4 @@
-"""Types of what the page sends and gets, from the description of the routes. ``make openapi`` writes them anew."""
+"""What the page knows of the server and its languages, from their own descriptions. ``make openapi`` writes it anew."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any, Final, cast
 
 import orjson
 
+from omnigraph.language.query import list_vocabulary
+
 ROOT: Final = Path(__file__).parents[2]
 DESCRIPTION: Final = ROOT / "docs" / "reference" / "openapi.json"
 FILE: Final = ROOT / "ui" / "src" / "requests.ts"
+WORDS: Final = ROOT / "ui" / "src" / "vocabulary.ts"
 _PREFIX: Final = "/graphs/{graph_id}"
 _SIMPLE: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 _HEAD: Final = """\
@@ -47,6 +50,18 @@ def write_types(description: Schema) -> str:
     ]
     listed = "\n".join(parts)
     return f"{_HEAD}{listed}\nexport type RouteError = {_write_type(error, 0)};\n"
+
+
+def write_vocabulary() -> str:
+    """Return a module of TypeScript: the words of the query language, for the editor."""
+    words = list_vocabulary()
+    keywords = [*words.keywords, *(word for word in words.operators if word.isidentifier())]
+    lists = {"KEYWORDS": sorted(keywords), "SCALARS": words.types, "FUNCTIONS": words.functions}
+    lines = [
+        f"export const {name} = {orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()} as const;"
+        for name, value in lists.items()
+    ]
+    return "\n\n".join(["/** The words of the query language. Made by `make openapi`: do not edit. */", *lines, ""])
 
 
 def _write_interface(name: str, entries: Mapping[str, str]) -> str:
@@ -110,3 +125,4 @@ def read_description() -> Schema:
 
 if __name__ == "__main__":
     FILE.write_text(write_types(read_description()), "utf-8")
+    WORDS.write_text(write_vocabulary(), "utf-8")

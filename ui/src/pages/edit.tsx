@@ -6,6 +6,7 @@ import { commandOf, option } from "../commands";
 import { parseExact, valueText } from "../format";
 import { Copy, Show, useLoad } from "../loading";
 import { navigate, view } from "../router";
+import { edgeWord } from "../slots";
 import { WriteButton, newKey } from "../writing";
 import type { Catalog, Entity, Json, Property } from "../wire";
 
@@ -184,8 +185,7 @@ function mutationText(kind: string, type: string, changed: readonly Property[], 
   const declared = changed.map(({ name, type: own }) => `$${name}: ${/^enum/.test(own) ? `String${own.endsWith("?") ? "?" : ""}` : own}`);
   const sets = changed.map(({ name }) => `${name}: $${name}`).join(", ");
   if (kind === "edge" && ends) {
-    const verb = `${type[0]?.toLowerCase() ?? ""}${type.slice(1)}`;
-    return `query edit(${["$id: String", "$from: String", "$to: String", ...declared].join(", ")}) {\n  match {\n    $a: ${ends[0]} { id: $from }\n    $b: ${ends[1]} { id: $to }\n    $a $e:${verb} $b\n    $e.id = $id\n  }\n  update $e set { ${sets} }\n}`;
+    return `query edit(${["$id: String", "$from: String", "$to: String", ...declared].join(", ")}) {\n  match {\n    $a: ${ends[0]} { id: $from }\n    $b: ${ends[1]} { id: $to }\n    $a $e:${edgeWord(type)} $b\n    $e.id = $id\n  }\n  update $e set { ${sets} }\n}`;
   }
   return `query edit(${["$id: String", ...declared].join(", ")}) {\n  update ${type} set { ${sets} } where id = $id\n}`;
 }

@@ -8,6 +8,7 @@ import type { ViewProps } from "../main";
 import { momentKey, momentOf, momentQuery } from "../moment";
 import { CommitLine, Counts, Heading, TypeName, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
+import { edgeWord } from "../slots";
 import type { Branch, Commit, Diff, MergeAnswer, StoredQuery } from "../wire";
 
 interface Tables {
@@ -118,7 +119,7 @@ export function Overview({ graph, actions }: ViewProps) {
 }
 
 function sample(edge: string): string {
-  return `query sample() {\n  match { $a ${edge[0]?.toLowerCase() ?? ""}${edge.slice(1)} $b }\n  return { id($a) as from, id($b) as to }\n  limit 100\n}`;
+  return `query sample() {\n  match { $a ${edgeWord(edge)} $b }\n  return { id($a) as from, id($b) as to }\n  limit 100\n}`;
 }
 
 function AheadOfMain({ graph, branch, mayMerge }: { readonly graph: string; readonly branch: string; readonly mayMerge: boolean }) {

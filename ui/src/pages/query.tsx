@@ -14,6 +14,8 @@ import { Link, navigate, setSearch, usePlace, view } from "../router";
 import { SaveButton } from "../saving";
 import { Table } from "../table";
 import { type Parameter, parametersOf } from "../signature";
+import { ValueInput, findValues } from "../values";
+import { type Slot, slotOfParameter } from "../slots";
 import { parseValue } from "./edit";
 import type { Catalog, Json, Problem, QueryResult, StoredQuery } from "../wire";
 
@@ -105,9 +107,9 @@ export function QueryView({ graph }: ViewProps) {
       <div class="ask">
         <div>
           <Suspense fallback={<textarea class="editor" aria-label="Query" value={text} readOnly />}>
-            <Editor given={given} change={setText} run={() => ask("query")} lint={lint} catalog={catalog.data} />
+            <Editor given={given} change={setText} run={() => ask("query")} lint={lint} catalog={catalog.data} findValues={(slot, prefix) => findValues(graph, slot, prefix, moment)} />
           </Suspense>
-          {parameters.length > 0 && <ParameterForm parameters={parameters} values={values} change={setValues} />}
+          {parameters.length > 0 && <ParameterForm parameters={parameters} values={values} change={setValues} field={(name) => ({ graph, moment, slot: catalog.data && slotOfParameter(name, text, catalog.data) })} />}
           {problem && <p class="went">{problem}</p>}
           <div class="toolbar">
             <button class="primary" onClick={() => ask("query")} disabled={problem !== ""} title="Ctrl+Enter">
@@ -173,7 +175,15 @@ function collect(parameters: readonly Parameter[], values: Record<string, string
   return [params, ""];
 }
 
-function ParameterForm({ parameters, values, change }: { readonly parameters: readonly Parameter[]; readonly values: Record<string, string>; readonly change: (values: Record<string, string>) => void }) {
+interface ParameterFormProps {
+  readonly parameters: readonly Parameter[];
+  readonly values: Record<string, string>;
+  readonly change: (values: Record<string, string>) => void;
+  /** Where the values of a parameter come from. */
+  readonly field: (name: string) => { readonly graph: string; readonly moment: Moment; readonly slot: Slot | null };
+}
+
+function ParameterForm({ parameters, values, change, field }: ParameterFormProps) {
   return (
     <div class="fields params">
       {parameters.map(({ name, type }) => (
@@ -181,7 +191,7 @@ function ParameterForm({ parameters, values, change }: { readonly parameters: re
           <label for={`param-${name}`}>
             ${name} <code class="muted">{type}</code>
           </label>
-          <input id={`param-${name}`} class="wide" placeholder={/^Date\??$/.test(type) ? "2026-01-31" : ""} value={values[name] ?? ""} onInput={(event) => change({ ...values, [name]: event.currentTarget.value })} />
+          <ValueInput {...field(name)} id={`param-${name}`} placeholder={/^Date\??$/.test(type) ? "2026-01-31" : ""} value={values[name] ?? ""} change={(value) => change({ ...values, [name]: value })} />
         </>
       ))}
     </div>

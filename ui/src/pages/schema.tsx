@@ -1,9 +1,10 @@
 /** The schema as a picture and as text; and what a new one would mean. */
 
+import { lazy, Suspense } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, post, routePath, to } from "../api";
+import { ApiError, get, post, routePath, to } from "../api";
 import { commandOf } from "../commands";
-import { count } from "../format";
+import { count, titleOf } from "../format";
 import { Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { type Moment, momentKey, momentOf } from "../moment";
@@ -11,7 +12,9 @@ import { CommitLine, Heading, TypeName } from "../parts";
 import { Link, setSearch, usePlace, view } from "../router";
 import { SchemaPicture } from "../schema-picture";
 import { WriteButton, newKey } from "../writing";
-import type { Catalog, Commit, Json } from "../wire";
+import type { Catalog, Commit, Json, Problem } from "../wire";
+
+const SchemaEditor = lazy(() => import("../schema-editor").then((m) => m.SchemaEditor));
 
 interface Plan {
   readonly supported: boolean;
@@ -96,8 +99,14 @@ function SchemaHistory({ graph, moment }: { readonly graph: string; readonly mom
   const found = useLoad(isOpen ? `${graph} ${momentKey(moment)} schemas` : null, async (signal) => {
     const { commits, next } = await get<{ commits: Commit[]; next: string | null }>(routePath(graph, "/commits", { branch: moment.branch, limit: LOOKED_AT }), signal);
     const hashes: string[] = [];
-    for (const commit of commits) hashes.push((await get<{ hash: string }>(routePath(graph, "/schema", { branch: moment.branch, at: commit.id }), signal)).hash);
-    return { changes: commits.filter((_, index) => hashes[index] !== hashes[index + 1]), isWhole: next === null || commits.length < LOOKED_AT };
+    const texts: string[] = [];
+    for (const commit of commits) {
+      const found = await get<{ hash: string; schema_source: string }>(routePath(graph, "/schema", { branch: moment.branch, at: commit.id }), signal);
+      hashes.push(found.hash);
+      texts.push(found.schema_source);
+    }
+    const changes = commits.flatMap((commit, index) => (hashes[index] === hashes[index + 1] ? [] : [{ commit, text: texts[index] ?? "", before: texts[index + 1] ?? null }]));
+    return { changes, isWhole: next === null || commits.length < LOOKED_AT };
   });
   return (
     <details class="schema-history" onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -105,9 +114,10 @@ function SchemaHistory({ graph, moment }: { readonly graph: string; readonly mom
       <Show of={found} what="the schemas of older commits">
         {({ changes, isWhole }) => (
           <ul class="rows">
-            {changes.map((commit) => (
-              <li>
+            {changes.map(({ commit, text, before }) => (
+              <li key={commit.id}>
                 <CommitLine graph={graph} commit={commit} /> <Link to={view(graph, "/schema", { at: commit.id })}>Read it then</Link>
+                {before !== null && <WhatChanged title={titleOf(commit.message) || commit.id} text={text} before={before} />}
               </li>
             ))}
             {!isWhole && <li class="muted">Only the newest {LOOKED_AT} commits were looked at.</li>}
@@ -118,9 +128,25 @@ function SchemaHistory({ graph, moment }: { readonly graph: string; readonly mom
   );
 }
 
+/** How a commit changed the text of the schema, shown when it is asked for. */
+function WhatChanged({ title, text, before }: { readonly title: string; readonly text: string; readonly before: string }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>What changed</summary>
+      {isOpen && (
+        <Suspense fallback={<div class="skeleton" />}>
+          <SchemaEditor label={`Changes of the schema: ${title}`} text={text} original={before} />
+        </Suspense>
+      )}
+    </details>
+  );
+}
+
 function TypeDetails({ catalog, type, rows }: { readonly catalog: Catalog; readonly type: string; readonly rows: ReadonlyMap<string, number> }) {
   const node = catalog.nodes.find((each) => each.name === type);
-  const found = node ?? catalog.edges.find((each) => each.name === type);
+  const edge = catalog.edges.find((each) => each.name === type);
+  const found = node ?? edge;
   if (!found) return null;
   return (
     <section class="panel">
@@ -128,6 +154,20 @@ function TypeDetails({ catalog, type, rows }: { readonly catalog: Catalog; reado
         <TypeName name={type} /> <span class="muted">{count(rows.get(`${node ? "node" : "edge"}:${type}`) ?? 0)} rows</span>
       </h2>
       {found.description && <p>{found.description}</p>}
+      <dl class="properties">
+        {edge && (
+          <>
+            <dt>leads</dt>
+            <dd>
+              <TypeLink name={edge.from} /> → <TypeLink name={edge.to} />
+            </dd>
+          </>
+        )}
+        {node && <Sets title="key" sets={node.key ? [node.key] : []} />}
+        {node && <Sets title="unique" sets={node.unique} />}
+        {node && <Sets title="indexes" sets={node.indexes} />}
+        {node && <Sets title="implements" sets={node.implements.map((each) => [each])} />}
+      </dl>
       <div class="scroll" tabIndex={0}>
       <table>
         <thead>
@@ -154,6 +194,29 @@ function TypeDetails({ catalog, type, rows }: { readonly catalog: Catalog; reado
       </table>
       </div>
     </section>
+  );
+}
+
+function TypeLink({ name }: { readonly name: string }) {
+  return (
+    <button class="inline-link" onClick={() => setSearch({ type: name })}>
+      {name}
+    </button>
+  );
+}
+
+/** Sets of properties that a rule of the schema is about. */
+function Sets({ title, sets }: { readonly title: string; readonly sets: readonly (readonly string[])[] }) {
+  if (sets.length === 0) return null;
+  return (
+    <>
+      <dt>{title}</dt>
+      <dd>
+        {sets.map((names) => (
+          <code class="set">{names.join(", ")}</code>
+        ))}
+      </dd>
+    </>
   );
 }
 
@@ -187,7 +250,10 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
   return (
     <section class="panel">
       <h2>A new schema</h2>
-      <textarea class="editor" rows={18} aria-label="The new schema" value={draft} onInput={(event) => (setDraft(event.currentTarget.value), setPlan(null))} />
+      <p class="muted">Write it here, or paste it. What differs from the schema of now is marked.</p>
+      <Suspense fallback={<textarea class="editor" rows={18} aria-label="The new schema" value={draft} readOnly />}>
+        <SchemaEditor label="The new schema" text={text} original={text} change={(changed) => (setDraft(changed), setPlan(null))} lint={(written) => findProblems(graph, written)} />
+      </Suspense>
       <div class="toolbar">
         <button onClick={() => void look()}>Show what it means</button>
         <button class="quiet" onClick={() => (setDraft(null), setPlan(null))}>
@@ -230,6 +296,16 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
       )}
     </section>
   );
+}
+
+/** What is wrong with a schema: planning it says so. */
+async function findProblems(graph: string, text: string): Promise<readonly Problem[]> {
+  try {
+    await post(...to(graph, "/schema/plan", { schema_source: text }));
+    return [];
+  } catch (error) {
+    return error instanceof ApiError ? (error.body.problems ?? []) : [];
+  }
 }
 
 /** What a step costs: the rows of its table that it reads or rewrites. */
