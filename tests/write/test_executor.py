@@ -31,9 +31,8 @@ LOADS = 4
 class Travelling:
     """Runs tasks here, but only what pickles comes to them, and back."""
 
-    parallelism = 3
-
-    def __init__(self) -> None:
+    def __init__(self, parallelism: int = 3) -> None:
+        self.parallelism = parallelism
         self.runs: list[int] = []
 
     def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
@@ -88,14 +87,21 @@ def plan(table: Table, condition: str) -> str:
 
 
 @pytest.mark.usefixtures("in_pieces")
+def test_as_many_columns_as_tasks_need_no_joining(shelf: Graph) -> None:
+    runner = Travelling(5)
+    ensure_indexes(shelf._manifest, "main", ["Book"], executor=runner)
+    assert runner.runs[-2:] == [5, 0]
+
+
+@pytest.mark.usefixtures("in_pieces")
 def test_indexes_built_in_segments_find_what_whole_ones_find(shelf: Graph, tmp_path: Path) -> None:
-    runner, other = Travelling(), omnigraph.open(shutil.copytree(shelf.uri, tmp_path / "other.og"))
+    runner, other = Travelling(15), omnigraph.open(shutil.copytree(shelf.uri, tmp_path / "other.og"))
     report = ensure_indexes(shelf._manifest, "main", executor=runner)
     assert report.deferred == ()
     assert {index.kind for index in report.built} == set(IndexKind)
-    # Of books five indexes in three pieces, of edges three in two; then they are joined.
-    # Before, three pieces are looked at for vectors.
-    assert sorted(runner.runs) == sorted([3, 5 * 3, 5, 3 * 2, 3])
+    # Of books five indexes in three pieces, of edges three in four; then they are joined.
+    # Before, four pieces are looked at for vectors.
+    assert sorted(runner.runs) == sorted([4, 5 * 3, 5, 3 * 4, 3])
     found = {each.columns[0]: each.rows for each in shelf.snapshot().table("Book").list_indexes().values()}
     assert set(found.values()) == {LOADS * 10}
     in_pieces = answers(shelf)

@@ -233,7 +233,7 @@ def test_vectors_are_indexed_by_several_tasks(tmp_path: Path, monkeypatch: pytes
     for number in range(4):
         gist = None if number == 1 else [float(number), 1.0]
         graph.load([{"type": "Doc", "data": {"code": f"d{number}", "gist": gist}}])
-    executor = TwoTasks()
+    executor = SixTasks()
     ensure_indexes(graph._manifest, "main", executor=executor)
     assert indexed(graph, "Doc") == {"id": 4, "code": 4, "gist": 4}
     nearest = (
@@ -246,20 +246,19 @@ def test_an_index_of_many_values_stays_in_segments_that_a_task_can_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexes, "MIN_ROWS_IN_A_SEGMENT", 1)
-    monkeypatch.setattr(indexes, "MAX_ROWS_IN_A_PIECE", 2)
     monkeypatch.setattr(indexes, "MAX_ROWS_IN_A_SEGMENT", 4)
     monkeypatch.setattr(upkeep, "FULL_SEGMENT_ROWS", 4)
     graph = omnigraph.init(tmp_path / "docs.og", "node Book { code: String @key  title: String? @index }")
     for number in range(12):
         graph.load([{"type": "Book", "data": {"code": f"b{number}", "title": "A fox"}}])
-    ensure_indexes(graph._manifest, "main", executor=TwoTasks())
+    ensure_indexes(graph._manifest, "main", executor=SixTasks())
     first = segments_of(graph, "id")
     assert [len(each) for each in first] == [4, 4, 4]
     assert len(segments_of(graph, "title")) == 1
     assert set(indexed(graph, "Book").values()) == {12}
     # Full segments stay as they are, whatever comes.
     graph.load([{"type": "Book", "data": {"code": f"c{number}"}} for number in range(3)])
-    ensure_indexes(graph._manifest, "main", executor=TwoTasks())
+    ensure_indexes(graph._manifest, "main", executor=SixTasks())
     assert segments_of(graph, "id")[:3] == first
     assert set(indexed(graph, "Book").values()) == {15}
     graph.mutate('query q() { update Book set { title: "Ships" } where code = "b7" }')
@@ -275,10 +274,10 @@ def test_an_index_of_many_values_stays_in_segments_that_a_task_can_hold(
     }
 
 
-class TwoTasks(LocalExecutor):
-    """An executor that could run two tasks at the same time."""
+class SixTasks(LocalExecutor):
+    """An executor that could run six tasks at the same time, so two for each of three columns."""
 
-    parallelism = 2
+    parallelism = 6
 
 
 def test_rows_that_were_deleted_do_not_make_an_index_lag(shelf: Graph) -> None:

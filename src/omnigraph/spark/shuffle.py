@@ -45,7 +45,7 @@ _WORD: Final = 8
 _MASKS: Final = np.array([(1 << 8 * length) - 1 for length in range(_WORD + 1)], np.uint64)
 """Masks that keep the first n bytes of a word, for the last word of a text."""
 
-_Words: TypeAlias = npt.NDArray[np.uint64]
+TextHashes: TypeAlias = npt.NDArray[np.uint64]
 PartitionNumbers: TypeAlias = npt.NDArray[np.uint16]
 
 
@@ -128,24 +128,31 @@ def split_order(numbers: PartitionNumbers, partitions: int) -> Iterator[tuple[in
 
 def assign_partitions(texts: pa.StringArray, partitions: int) -> PartitionNumbers:
     """Return the hash partition of each text: equal texts share one, and partitions get about equally many texts."""
-    _, offsets, data = texts.buffers()
-    if partitions == 1 or offsets is None:
+    if partitions == 1:
         return np.zeros(len(texts), np.uint16)
+    return ((hash_texts(texts) >> _SHIFT) % np.uint64(partitions)).astype(np.uint16)
+
+
+def hash_texts(texts: pa.StringArray) -> TextHashes:
+    """Return the hash of each text; the upper half of its bits is mixed best."""
+    _, offsets, data = texts.buffers()
+    if offsets is None or not len(texts):
+        return np.zeros(len(texts), np.uint64)
     bounds = np.frombuffer(memoryview(offsets), np.int32)[texts.offset : texts.offset + len(texts) + 1]
     first, size = int(bounds[0]), int(bounds[-1] - bounds[0])
     # Words are read at any byte offset, so the last one may extend beyond the texts.
     padded = np.zeros(size + _WORD, np.uint8)
     if data is not None:
         padded[:size] = np.frombuffer(memoryview(data), np.uint8)[first : first + size]
-    words: _Words = np.ndarray((size + 1,), np.dtype("<u8"), padded, strides=(1,))
+    words: TextHashes = np.ndarray((size + 1,), np.dtype("<u8"), padded, strides=(1,))
     starts, lengths = (bounds[:-1] - first).astype(np.int64), np.diff(bounds).astype(np.int64)
-    hashes: _Words = lengths.astype(np.uint64) * _MULTIPLIER
+    hashes: TextHashes = lengths.astype(np.uint64) * _MULTIPLIER
     for at in range(0, int(lengths.max(initial=0)), _WORD):
         longer = np.flatnonzero(lengths > at)
         word = words[starts[longer] + at] & _MASKS[np.minimum(lengths[longer] - at, _WORD)]
         step = (hashes[longer] ^ word) * _MULTIPLIER
         hashes[longer] = step ^ (step >> _SHIFT)
-    return ((hashes >> _SHIFT) % np.uint64(partitions)).astype(np.uint16)
+    return hashes
 
 
 # --------------------------------------------------------------------------------------------- in a partition

@@ -39,7 +39,6 @@ from omnigraph.write.executor import LOCAL, Executor, group_evenly
 
 MIN_ROWS_IN_A_SEGMENT: Final = 500_000
 """Smaller indexes are built in one segment: joining more would only cost time."""
-MAX_ROWS_IN_A_PIECE: Final = 5_000_000
 MAX_ROWS_IN_A_SEGMENT: Final = 10_000_000
 """The most rows of a table that a task indexes, and that it has in an index after it joined some. Lance takes about a
 hundred bytes of memory for each row. Indexes of texts and vectors are joined, however many rows they have."""
@@ -286,7 +285,9 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     joined; an index of values stays in several if one task could not hold it.
     """
     required = {column: kind for column, kind in kinds.items() if has_indexable_rows(table, column, kind)}
-    pieces = [piece for column, kind in required.items() for piece in _plan_segments(table, column, kind, executor)]
+    # To join segments costs more than to build them, so there are no more than keep all tasks busy.
+    tasks = -(-executor.parallelism // max(1, len(required)))
+    pieces = [piece for column, kind in required.items() for piece in _plan_segments(table, column, kind, tasks)]
     built = executor.run(partial(_build_segment, table), pieces)
     groups = [
         tuple(built[number] for number in group)
@@ -297,11 +298,11 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     return tables.extend_indexes(table, [*(group[0] for group in groups if len(group) == 1), *joined])
 
 
-def _plan_segments(table: Table, column: str, kind: IndexKind, executor: Executor) -> Iterator[_SegmentTask]:
+def _plan_segments(table: Table, column: str, kind: IndexKind, tasks: int) -> Iterator[_SegmentTask]:
     chosen, every = set(_choose_fragments(table, column, kind)), table.fragment_rows()
     rows = {fragment: count for fragment, count in every.items() if fragment in chosen}
-    share = max(MIN_ROWS_IN_A_SEGMENT, -(-sum(rows.values()) // executor.parallelism))
-    groups = group_evenly(rows, min(MAX_ROWS_IN_A_PIECE, share) if kind is IndexKind.BTREE else share)
+    share = max(MIN_ROWS_IN_A_SEGMENT, -(-sum(rows.values()) // tasks))
+    groups = group_evenly(rows, min(MAX_ROWS_IN_A_SEGMENT, share) if kind is IndexKind.BTREE else share)
     for group in groups:
         yield _SegmentTask(column, kind, group, len(groups) == 1, sum(rows[fragment] for fragment in group))
 

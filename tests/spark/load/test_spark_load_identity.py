@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import ParameterError, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import identity_matching
+from omnigraph.spark.load import identity_matching, key_filter
 from omnigraph.spark.load import incoming_rows as load_incoming
 from tests.graphs import written
 from tests.selection import daily
@@ -30,7 +31,7 @@ edge Meets: Ship -> Ship { at: DateTime?  place: String?  score: F64? }
 """
 Record = Mapping[str, object]
 DAY = "2024-01-01T00:00:00Z"
-FEW, MANY = "looked up", "shuffled"
+FEW, MANY, FILTERED = "looked up", "shuffled", "filtered"
 
 
 def ship(code: str, name: str | None = None, **data: object) -> Record:
@@ -96,11 +97,15 @@ def graph(template: Path, tmp_path: Path) -> Graph:
     return omnigraph.open(shutil.copytree(template, tmp_path / "ships.og"))
 
 
-@pytest.fixture(params=daily([FEW, MANY], [MANY]))
+@pytest.fixture(params=daily([FEW, MANY, FILTERED], [MANY, FILTERED]))
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Rows that this process looks up, and rows that executors shuffle, many partitions and fragments of them."""
+    """Rows that this process looks up, and rows that executors shuffle, many partitions and fragments of them.
+
+    Stored rows are shuffled all, or only those whose keys the incoming ones may have.
+    """
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
-    if request.param == MANY:
+    monkeypatch.setattr(key_filter, "MIN_ROWS_PER_KEY", 0 if request.param == FILTERED else sys.maxsize)
+    if request.param != FEW:
         monkeypatch.setattr(identity_matching, "MAX_LOOKED_UP_ROWS", 0)
         monkeypatch.setattr(identity_matching, "_ROWS_PER_PARTITION", 3)
     return request.param

@@ -13,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import id_lookup, identity_matching, set_rules
+from omnigraph.spark.load import id_lookup, identity_matching, key_filter, set_rules
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import proofs as load_proofs
 from omnigraph.write.load import LoadMode
@@ -57,11 +57,20 @@ def test_a_merge_of_one_percent_shuffles_little(
     assert {code for code, name in names.items() if name == "new"} == {
         f"s{number:08}" for number in range(first, first + CHANGED)
     }
-    # The same rows once more change nothing, also if all ids are read.
+    # The same rows once more change nothing, also if all ids are read, and whether or not they are filtered.
     monkeypatch.setattr(id_lookup, "ROWS_PER_LOOKUP", SHIPS)
+    filtered = _count_shuffled_again(spark, graph, changed)
+    monkeypatch.setattr(key_filter, "MIN_ROWS_PER_KEY", SHIPS)
+    unfiltered = _count_shuffled_again(spark, graph, changed)
+    assert filtered * 10 < unfiltered
+    assert looked_up * 10 < unfiltered
+
+
+def _count_shuffled_again(spark: SparkSession, graph: Graph, rows: DataFrame) -> int:
+    """Merge rows that the graph has already."""
     before = shuffled_bytes(spark)
-    assert graph.spark(spark).load(nodes={"Ship": changed}, mode="merge").commit is None
-    assert looked_up * 10 < shuffled_bytes(spark) - before
+    assert graph.spark(spark).load(nodes={"Ship": rows}, mode="merge").commit is None
+    return shuffled_bytes(spark) - before
 
 
 def test_a_lookup_of_neighbours_reads_a_part_of_the_index(tmp_path: Path) -> None:
@@ -143,6 +152,7 @@ def _refuse(*_: object) -> NoReturn:
 def test_a_node_with_a_third_of_the_edges_is_no_burden_to_one_task(
     spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(load_proofs, "MAX_HELD_BYTES", -1)
     monkeypatch.setattr(load_proofs, "_TEXTS_PER_PARTITION", TOWS // 4)
     tows = spark.range(0, TOWS, 1, 4).selectExpr(
         f"format_string('s%08d', id % {SHIPS}) as `from`",

@@ -44,10 +44,12 @@ def graph(template: Path, tmp_path: Path) -> Graph:
     return omnigraph.open(shutil.copytree(template, tmp_path / "ships.og"))
 
 
-@pytest.fixture
-def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The rules that were left to SQL, of rows that are handled like many, in several parts."""
+@pytest.fixture(params=["held", "shuffled"])
+def left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The rules that were left to SQL, of rows that are handled like many, in several parts or held by tasks."""
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    if request.param == "shuffled":
+        monkeypatch.setattr(load_proofs, "MAX_HELD_BYTES", -1)
     monkeypatch.setattr(load_proofs, "_TEXTS_PER_PARTITION", 2)
     found: list[str] = []
 
@@ -145,7 +147,7 @@ def test_a_part_shows_no_more_than_is_so(
 ) -> None:
     texts = dict(zip(load_proofs._Role, (counted, there, needed), strict=True))
     held = {load_proofs._ColumnRead(0, role, ("id",)): [pa.array(each, pa.string())] for role, each in texts.items()}
-    (doubted,) = load_proofs._run_checks([most, 1], {}, load_proofs._pack_values(held, 1))
+    (doubted,) = load_proofs._run_checks({0: most, 1: 1}, {}, load_proofs._pack_values(held, 1))
     assert doubted.to_pydict() == {"check": [] if holds else [0]}
 
 

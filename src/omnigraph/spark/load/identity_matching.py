@@ -1,7 +1,8 @@
 """Find the stored rows of incoming ones on Spark: the same rules and the same rows as in one process.
 
 Executors make the match keys and digests of both sides and shuffle them by key, which no join plan can turn into a
-broadcast; a partition pairs its rows like one process does. The fragments with rows that change their id, or that are
+broadcast; a partition pairs its rows like one process does. If far fewer rows come in than are stored, a filter of
+their keys leaves out the others before they are digested. The fragments with rows that change their id, or that are
 left out, are written again beside the graph. A few rows are looked up by this process instead, so that a small merge
 does not read the type.
 """
@@ -22,6 +23,7 @@ from omnigraph.read.rows import read_blobs_at
 from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
 from omnigraph.spark.load.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters
 from omnigraph.spark.load.incoming_rows import DistributedRows
+from omnigraph.spark.load.key_filter import KeyFilter, KeySource, can_filter_keys, collect_key_filter
 from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size
 from omnigraph.storage import tables
@@ -122,6 +124,8 @@ class _MatchTask:
     basis: MatchBasis
     generated: GeneratedIds
     layout: FragmentLayout
+    keys: KeyFilter | None = None
+    """The keys that incoming rows may have; stored rows with others are left out."""
 
     def digest_incoming(self, detached: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Task over fragments of incoming rows."""
@@ -134,9 +138,26 @@ class _MatchTask:
 
     def digest_stored(self, table: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Task over fragments of the stored table."""
-        columns = list_value_columns(self.basis.type)
-        for rows in StoredRows(self.basis.type, table).read(columns, fragments=fragments):
+        columns, stored = list_value_columns(self.basis.type), StoredRows(self.basis.type, table)
+        if self.keys is None:
+            pieces = stored.read(columns, fragments=fragments)
+        else:
+            pieces = self._read_candidates(self.keys, stored, columns, fragments)
+        for rows in pieces:
             yield from self._digest_stored(rows)
+
+    def _read_candidates(
+        self, keys: KeyFilter, stored: StoredRows, columns: Sequence[str], fragments: Sequence[int]
+    ) -> Iterator[pa.Table]:
+        """Read the rows whose keys a filter contains. Only their keys are read of the others, where that tells them."""
+        identity = self.basis.identity
+        needs_all = identity is not None and identity.is_unique
+        for rows in stored.read(columns if needs_all else self.basis.key_columns, fragments=fragments):
+            found = rows.take(keys.find(self.basis.make_keys(rows)))
+            if needs_all:
+                yield found
+            elif found.num_rows:
+                yield from stored.read_at(columns, addresses_of(found))
 
     def look_up_stored(self, table: Table, ids: Values) -> Iterator[pa.RecordBatch]:
         """Make the digests of the stored rows with these ids."""
@@ -167,6 +188,9 @@ def _pair_rows(
     if task.basis.identity is None and can_look_up_ids(table, incoming.max_rows):
         divided = divide_by_ids(incoming.frame, incoming.max_rows, executor.parallelism)
         return divided.mapInArrow(partial(_look_up_partition, task, staged.detached, table), _OUTCOME_COLUMNS)
+    if can_filter_keys(incoming.max_rows, table.count_rows()):
+        source = KeySource(staged.detached, staged.own_fragments, task.digest_incoming, "key")
+        task = replace(task, keys=collect_key_filter(executor, [source], incoming.max_rows))
     stored = _map_digests(executor, table, table.fragment_rows(), task.digest_stored)
     frame = stored.frame
     if task.basis.identity is not None and rows.generated.count < rows.positions.count:

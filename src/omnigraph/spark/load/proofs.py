@@ -3,7 +3,8 @@
 Rules on keys, unique values, edge ends and cardinalities say one of two things: a value occurs at most so many times,
 or a value exists. Executors read the values as the texts that rules compare, and hash-partition them; in a partition
 Arrow counts them and looks them up. Ends of edges are sent once for each node, so a node with very many edges is no
-more than a text. Stored ids are read and sent too, unless few are needed: those are looked up in their index.
+more than a text. Stored ids are read and sent too, unless few are needed: those are looked up in their index. If the
+ids of all nodes fit the memory of a task, nothing is shuffled: tasks read them, and look up the ends of their edges.
 
 Texts are shuffled packed, many in one row, because unpacking them would cost Spark more than everything else here.
 Rules that are not proven run as SQL, which also finds the violations.
@@ -28,7 +29,8 @@ from omnigraph.spark.shuffle import PACK_COLUMNS, assign_partitions, gather_pack
 from omnigraph.spark.sized_frames import MAX_PARTITIONS
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.keys import to_canonical_text
-from omnigraph.storage.tables import Table
+from omnigraph.storage.tables import Table, estimate_stored_row_bytes
+from omnigraph.write.executor import group_evenly
 from omnigraph.write.rules import IncomingMode, RuleKind, SetRule, TablePart
 
 if TYPE_CHECKING:
@@ -37,6 +39,12 @@ if TYPE_CHECKING:
 _TEXTS_PER_PARTITION: Final = 1_000_000
 _TEXTS_AT_ONCE: Final = 524_288
 """A task partitions this many texts at a time. More would make larger packs, but need more memory."""
+
+MAX_HELD_BYTES: Final = 128 * 1024 * 1024
+"""Values up to this size in total are read by each task that looks up others among them. It looks up about as many
+bytes at a time, because Arrow hashes the held values each time."""
+_MAX_LOOKED_UP_ROWS: Final = 16_000_000
+"""A task looks up the values of so many rows; a larger one would take long to repeat."""
 
 _SAMPLED_TEXTS: Final = 8_192
 _MAX_DISTINCT_SHARE: Final = 0.9
@@ -183,6 +191,7 @@ class _IdLookup:
 
     table: Table
     role: _Role
+    stored: _Columns
 
     def count(self, ids: pa.ChunkedArray[pa.StringScalar]) -> int:
         """Return how many of some ids are stored."""
@@ -193,22 +202,43 @@ def _find_failed_checks(
     executor: SparkExecutor, checks: Sequence[_ValueCheck], changed: Mapping[str, ChangedSparkTable]
 ) -> frozenset[int]:
     """Run the checks; return the numbers of those that fail."""
+    lookups = {number: found for number, check in enumerate(checks) for found in _plan_lookup(check, changed)}
+    held = [number for number, check in enumerate(checks) if number not in lookups and _can_hold(check, changed)]
+    failed = _find_failed_held(executor, {number: checks[number] for number in held}, changed)
+    shuffled = {number: check for number, check in enumerate(checks) if number not in held}
+    return failed | _find_failed_shuffled(executor, shuffled, lookups, changed)
+
+
+def _plan_lookup(check: _ValueCheck, changed: Mapping[str, ChangedSparkTable]) -> Iterator[_IdLookup]:
+    """Yield the stored ids that are looked up for a check, if it has some and few are needed."""
+    for stored, role in check.columns.items():
+        table_key, part, columns = stored
+        if part is TablePart.KEPT and columns == ("id",):
+            table = _rows_of(changed[table_key], part).table
+            if can_look_up_ids(table, check.count_lookups(stored, changed)):
+                yield _IdLookup(table, role, stored)
+
+
+def _find_failed_shuffled(
+    executor: SparkExecutor,
+    checks: Mapping[int, _ValueCheck],
+    lookups: Mapping[int, _IdLookup],
+    changed: Mapping[str, ChangedSparkTable],
+) -> frozenset[int]:
+    """Run checks in hash partitions of their values."""
     reads: dict[tuple[str, TablePart], list[_ColumnRead]] = {}
-    lookups: dict[int, _IdLookup] = {}
-    for number, check in enumerate(checks):
+    for number, check in checks.items():
         for stored, role in check.columns.items():
-            table_key, part, columns = stored
-            rows = _rows_of(changed[table_key], part)
-            is_id = part is TablePart.KEPT and columns == ("id",)
-            if is_id and can_look_up_ids(rows.table, check.count_lookups(stored, changed)):
-                lookups[number] = _IdLookup(rows.table, role)
-            else:
+            if number not in lookups or stored != lookups[number].stored:
+                table_key, part, columns = stored
                 reads.setdefault((table_key, part), []).append(_ColumnRead(number, role, columns))
+    if not reads:
+        return frozenset()
     rows = {key: _rows_of(changed[key[0]], key[1]) for key in reads}
     texts = sum(rows[key].count * len(each) for key, each in reads.items())
     partitions = max(1, min(MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
     packs = union_all(_map_packs(executor, rows[key], each, partitions) for key, each in reads.items())
-    task = partial(_run_checks, [check.max_count for check in checks], lookups)
+    task = partial(_run_checks, {number: check.max_count for number, check in checks.items()}, lookups)
     failed = executor.collect(gather_packs(packs, partitions).mapInArrow(task, "check int"))
     return frozenset(check for (check,) in cast("list[tuple[int]]", failed))
 
@@ -268,11 +298,111 @@ def _drop_repeated(pieces: Sequence[pa.StringArray]) -> Sequence[pa.StringArray]
     return [cast("pa.StringArray", pc.unique(pa.chunked_array(pieces, pa.string())))]
 
 
+# --------------------------------------------------------------------------------------------- without a shuffle
+
+
+@dataclass(frozen=True, slots=True)
+class _ValueRead:
+    """The values of some columns in some rows, which a task reads whole or in part."""
+
+    rows: FragmentRows
+    columns: tuple[str, ...]
+    role: _Role
+
+    def read(self, fragments: Sequence[int] | None = None) -> Iterator[Values]:
+        """Yield the values as texts, without nulls."""
+        chosen = tuple(self.rows.fragments) if fragments is None else fragments
+        for batch in self.rows.reader.read(self.rows.table, chosen, self.columns):
+            yield to_canonical_text(batch, self.columns).drop_null()
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldCheck:
+    """A check whose values, but those that are required, a task holds in memory."""
+
+    number: int
+    max_count: int | None
+    held: tuple[_ValueRead, ...]
+    required: tuple[_ValueRead, ...]
+
+    def divide(self, parallelism: int) -> Iterator[_HeldTask]:
+        """Yield one task that counts, and some that look values up: each at least as many as it holds."""
+        if self.max_count is not None:
+            yield _HeldTask(self, None)
+        held = sum(each.rows.count for each in self.held)
+        for number, each in enumerate(self.required):
+            share = max(1, held, -(-each.rows.count // parallelism))
+            for group in group_evenly(each.rows.fragments, min(share, _MAX_LOOKED_UP_ROWS)):
+                yield _HeldTask(self, (number, group))
+
+    def read_held(self, role: _Role) -> list[Values]:
+        return [texts for each in self.held if each.role is role for texts in each.read()]
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldTask:
+    """Part of a check: to count, or to look up the required values of some fragments."""
+
+    check: _HeldCheck
+    required: tuple[int, Sequence[int]] | None
+
+    def run(self) -> bool:
+        """Return whether the values pass."""
+        counted, present = (self.check.read_held(role) for role in (_Role.COUNTED, _Role.PRESENT))
+        if self.required is None:
+            return _check_holds(self.check.max_count, (counted, (), ()), None)
+        number, fragments = self.required
+        pieces = _gather_texts(self.check.required[number].read(fragments))
+        return all(_check_holds(None, (counted, present, piece), None) for piece in pieces)
+
+
+def _gather_texts(pieces: Iterable[Values]) -> Iterator[Sequence[Values]]:
+    """Yield pieces together, as many as a task may hold."""
+    pending: list[Values] = []
+    size = 0
+    for piece in pieces:
+        pending.append(piece)
+        size += piece.nbytes
+        if size >= MAX_HELD_BYTES:
+            yield pending
+            pending, size = [], 0
+    yield pending
+
+
+def _can_hold(check: _ValueCheck, changed: Mapping[str, ChangedSparkTable]) -> bool:
+    """Return whether a task can hold all values of a check but those that are required."""
+    size = 0
+    for (table_key, part, columns), role in check.columns.items():
+        if role is not _Role.REQUIRED:
+            rows = _rows_of(changed[table_key], part)
+            size += rows.count * estimate_stored_row_bytes(rows.table, columns)
+    return size <= MAX_HELD_BYTES
+
+
+def _find_failed_held(
+    executor: SparkExecutor, checks: Mapping[int, _ValueCheck], changed: Mapping[str, ChangedSparkTable]
+) -> frozenset[int]:
+    """Run checks in tasks that hold what they look values up in."""
+    planned = [_plan_held(number, check, changed) for number, check in checks.items()]
+    tasks = [task for check in planned for task in check.divide(executor.parallelism)]
+    outcomes = executor.run(_HeldTask.run, tasks)
+    return frozenset(task.check.number for task, holds in zip(tasks, outcomes, strict=True) if not holds)
+
+
+def _plan_held(number: int, check: _ValueCheck, changed: Mapping[str, ChangedSparkTable]) -> _HeldCheck:
+    reads = [
+        _ValueRead(_rows_of(changed[table_key], part), columns, role)
+        for (table_key, part, columns), role in check.columns.items()
+    ]
+    held = tuple(each for each in reads if each.role is not _Role.REQUIRED)
+    return _HeldCheck(number, check.max_count, held, tuple(each for each in reads if each.role is _Role.REQUIRED))
+
+
 # --------------------------------------------------------------------------------------------- in a partition
 
 
 def _run_checks(
-    max_counts: Sequence[int | None], lookups: Mapping[int, _IdLookup], batches: Iterable[pa.RecordBatch]
+    max_counts: Mapping[int, int | None], lookups: Mapping[int, _IdLookup], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Task over one partition: yield the numbers of the checks that its values fail."""
     buffered: dict[tuple[int, int], list[Values]] = {}
@@ -281,7 +411,7 @@ def _run_checks(
         buffered.setdefault((check, role), []).append(texts)
     failed = [
         check
-        for check, limit in enumerate(max_counts)
+        for check, limit in max_counts.items()
         if not _check_holds(limit, [buffered.get((check, role), ()) for role in _Role], lookups.get(check))
     ]
     yield pa.RecordBatch.from_arrays([pa.array(failed, pa.int32())], schema=_FAILED)

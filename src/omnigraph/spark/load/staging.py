@@ -13,6 +13,7 @@ from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.load.changed_table import FragmentRows
 from omnigraph.spark.load.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters
 from omnigraph.spark.load.incoming_rows import DistributedRows
+from omnigraph.spark.load.key_filter import KeyFilter, KeySource, can_filter_keys, collect_key_filter
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size, union_sized
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
@@ -79,7 +80,12 @@ def find_replaced_rows(
     if can_look_up_ids(table, ids.max_rows):
         divided = divide_by_ids(ids.frame, ids.max_rows, executor.parallelism)
         return divided.mapInArrow(partial(_look_up_addresses, table), _ADDRESS_COLUMNS)
-    existing = map_ids(executor, table, table.fragment_rows(), _scan_addresses, _ADDRESS_COLUMNS)
+    keys = None
+    if can_filter_keys(ids.max_rows, table.count_rows()):
+        sources = [KeySource(each, own, task, "id") for each, own in parts]
+        keys = collect_key_filter(executor, sources, ids.max_rows)
+    scan = partial(_scan_addresses, keys=keys)
+    existing = map_ids(executor, table, table.fragment_rows(), scan, _ADDRESS_COLUMNS)
     return join_by_size(existing, ids, ["id"], "left_semi", executor.parallelism)
 
 
@@ -99,9 +105,11 @@ def scan_ids(table: Table, fragments: Sequence[int], *, excluded_ids: Values) ->
         yield batch.filter(is_not_among(column_of(batch, "id"), excluded_ids)) if len(excluded_ids) else batch
 
 
-def _scan_addresses(table: Table, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Task over fragments: read the ids and addresses of all rows."""
-    return map(_split_addresses, table.scan(["id"], with_row_address=True, in_fragments=fragments))
+def _scan_addresses(table: Table, fragments: Sequence[int], *, keys: KeyFilter | None) -> Iterator[pa.RecordBatch]:
+    """Task over fragments: read the ids and addresses of all rows, or of those whose ids a filter contains."""
+    for batch in table.scan(["id"], with_row_address=True, in_fragments=fragments):
+        ids = cast("pa.StringArray", column_of(batch, "id"))
+        yield _split_addresses(batch if keys is None else batch.take(keys.find(ids)))
 
 
 def _look_up_addresses(table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
