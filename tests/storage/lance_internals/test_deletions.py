@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.lance_internals.deletions import decode_deletions, read_deletions
+from omnigraph.storage.lance_internals.deletions import decode_deletions, encode_offsets, read_deletions
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import (
     Access,
@@ -131,3 +131,8 @@ def test_runs(count: int) -> None:
 def test_what_is_no_bitmap_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"bitmap|buffer"):
         decode_deletions(data, "x.bin")
+
+
+@pytest.mark.parametrize("offsets", [FEW, MANY, np.arange(SIZE, dtype=np.uint64), np.array([1 << 31], np.uint64)])
+def test_a_set_of_rows_is_read_back(offsets: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> None:
+    assert np.array_equal(decode_deletions(encode_offsets(offsets), "set.bin"), offsets)

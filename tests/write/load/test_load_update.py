@@ -16,7 +16,7 @@ from omnigraph.errors import ParameterError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.storage.failpoints import record_writes
 from omnigraph.write.load import LoadMode
-from omnigraph.write.load.matching import match_candidates
+from omnigraph.write.load.matching import column_updates, match_candidates
 from omnigraph.write.load.run import LoadResult
 from tests import crash
 from tests.graphs import rows_of, written
@@ -44,13 +44,15 @@ edge Meets: Ship -> Ship @card(0..2) { at: I32?  place: String?  score: F64? }
 Record = Mapping[str, object]
 PAIR = {"Meets": ["from", "at"]}
 
-# Every test runs with its rows in memory, staged while they are read, and divided into many parts.
+# Every test runs with its rows in memory, staged while they are read, divided into many parts, and written as columns.
 pytestmark = pytest.mark.usefixtures("size")
 
 
-@pytest.fixture(params=daily(["held", "staged", "divided"], ["divided"]))
+@pytest.fixture(params=daily(["held", "staged", "divided", "columns"], ["divided"]))
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param != "held":
+    if request.param == "columns":
+        monkeypatch.setattr(column_updates, "LEAST_ROWS", 1)
+    if request.param in ("staged", "divided"):
         from omnigraph.write.load.inputs import sources
         from omnigraph.write.load.rows import row_buffer
 

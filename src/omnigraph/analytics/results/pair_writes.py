@@ -8,7 +8,7 @@ from typing import cast
 import orjson
 import pyarrow as pa
 
-from omnigraph.analytics.results.provenance import Provenance, list_analyses
+from omnigraph.analytics.results.provenance import Provenance, list_written
 from omnigraph.analytics.results.write_back import Destination, WriteTarget, change_schema, find_basis, load_result
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import EdgeType, Schema
@@ -90,7 +90,7 @@ def _refuse_foreign_edges(manifest: Manifest, edge: EdgeType, write: PairWrite) 
         return
     branch, at = basis
     pin = take_snapshot(manifest, branch, at).pins.get(edge.table_key)
-    is_ours = any(edge.name in each.written for each in list_analyses(manifest, branch))
+    is_ours = edge.name in list_written(manifest, branch)
     if pin is not None and pin.row_count and not is_ours:
         raise ParameterError(
             f"{edge.name} has {pin.row_count:,} edges that no analysis wrote",

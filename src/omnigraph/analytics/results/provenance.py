@@ -106,17 +106,27 @@ def read_trailers(message: str | None) -> dict[str, str] | None:
 
 def list_analyses(manifest: Manifest, branch: str) -> list[Analysis]:
     """Return the newest analysis of everything that was written on a branch, newest first."""
+    return [
+        Analysis(commit, parsed, source, tuple(written), _is_stale(manifest, commit, parsed, source, written))
+        for commit, parsed, source, written in _read_analyses(manifest, branch)
+    ]
+
+
+def list_written(manifest: Manifest, branch: str) -> set[str]:
+    """Return the properties and edge types that analyses of a branch wrote."""
+    return {name for *_, written in _read_analyses(manifest, branch) for name in written}
+
+
+def _read_analyses(manifest: Manifest, branch: str) -> Iterator[tuple[Commit, Provenance, str, list[str]]]:
+    """Yield the commit, the provenance, the source and what was written of each such analysis, newest first."""
     seen: set[str] = set()
-    found: list[Analysis] = []
     for commit in list_commits(manifest, branch):
         trailers = read_trailers(commit.message)
         parsed = None if trailers is None else _parse_trailers(trailers)
         if trailers is None or parsed is None or seen.issuperset(written := trailers["Written"].split(", ")):
             continue
         seen.update(written)
-        stale = _is_stale(manifest, commit, parsed, trailers["Source"], written)
-        found.append(Analysis(commit, parsed, trailers["Source"], tuple(written), stale))
-    return found
+        yield commit, parsed, trailers["Source"], written
 
 
 def _parse_trailers(trailers: Mapping[str, str]) -> Provenance | None:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from omnigraph.analytics.results.provenance import Provenance, list_analyses, write_trailers
+from omnigraph.analytics.results.provenance import Provenance, list_written, write_trailers
 from omnigraph.errors import Json, ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, declare_property
 from omnigraph.language.source import Source
@@ -129,7 +129,7 @@ def _refuse_edited(manifest: Manifest, schema: Schema, write: ColumnWrite, types
     if basis is None:
         return
     branch, at = basis
-    ours = {written for each in list_analyses(manifest, branch) for written in each.written}
+    ours = list_written(manifest, branch)
     now = take_snapshot(manifest, branch, at)
     edited = [
         name

@@ -278,9 +278,10 @@ class _CompletionTask:
 
     def _mark_changed(self, rows: pa.Table, targets: RowAddresses) -> Mask:
         own = addresses_of(rows)
-        return self._completion.mark_changed(
+        changed, _ = self._completion.mark_changed(
             rows, targets, lambda name, at: read_blobs_at(self.detached, name, own[at])
         )
+        return changed
 
     def _read_completed(self, fragment: int, found: RowAddresses) -> Iterator[pa.Table]:
         names = completed_schema(self.type).names

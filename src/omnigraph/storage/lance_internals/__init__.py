@@ -26,7 +26,7 @@ from omnigraph.storage.lance_internals.commit_files import (
     is_version_whole,
     list_commit_files,
 )
-from omnigraph.storage.lance_internals.deletions import DeletionFile, read_deletions
+from omnigraph.storage.lance_internals.deletions import DeletionFile, encode_offsets, read_deletions
 from omnigraph.storage.lance_internals.lance_texts import (
     CommitRefused,
     HeadMoved,
@@ -54,9 +54,12 @@ from omnigraph.storage.lance_internals.layout import (
     version_path,
 )
 from omnigraph.storage.lance_internals.schema_fields import (
+    TOMBSTONE,
     can_reshape,
     has_first_field_ids,
     is_blob,
+    list_field_ids,
+    number_new_fields,
     read_field_ids,
     reshape_schema,
 )
@@ -65,6 +68,7 @@ __all__ = [
     "BRANCH_REFS_FOLDER",
     "END_FILES_FOLDER",
     "TABLE_FOLDERS",
+    "TOMBSTONE",
     "VERSIONS_FOLDER",
     "BranchRef",
     "CommitFile",
@@ -78,6 +82,7 @@ __all__ = [
     "can_reshape",
     "data_paths",
     "dataset_of_branch_version",
+    "encode_offsets",
     "find_missing_file",
     "has_branch_folder",
     "has_first_field_ids",
@@ -90,7 +95,9 @@ __all__ = [
     "is_inside",
     "is_version_whole",
     "list_commit_files",
+    "list_field_ids",
     "list_version_numbers",
+    "number_new_fields",
     "print_highest_fragment_id",
     "print_transaction",
     "read_base_folders",

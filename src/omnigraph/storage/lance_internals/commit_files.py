@@ -36,7 +36,7 @@ def list_commit_files(operation: LanceOperation.BaseOperation) -> list[CommitFil
             return list(_list_fragment_files(operation.fragments))
         case LanceOperation.Update():
             kept = _list_deletion_files(operation.updated_fragments)
-            return [*_list_fragment_files(operation.new_fragments), *kept]
+            return [*_list_fragment_files(operation.new_fragments), *_list_column_files(operation), *kept]
         case LanceOperation.Delete():
             return list(_list_deletion_files(operation.updated_fragments))
         case LanceOperation.Rewrite():
@@ -60,6 +60,17 @@ def _list_fragment_files(fragments: Iterable[FragmentMetadata]) -> Iterator[Comm
             yield CommitFile(rows, file.file_size_bytes)
             yield CommitFile(blobs)
     yield from _list_deletion_files(written)
+
+
+def _list_column_files(operation: LanceOperation.Update) -> Iterator[CommitFile]:
+    """Give the files with new values of columns: those that hold a modified field."""
+    modified = frozenset(operation.fields_modified)
+    for fragment in operation.updated_fragments if modified else ():
+        yield from (
+            CommitFile(data_paths(file.path)[0], file.file_size_bytes)
+            for file in fragment.files
+            if not modified.isdisjoint(file.fields)
+        )
 
 
 def _list_deletion_files(fragments: Iterable[FragmentMetadata]) -> Iterator[CommitFile]:

@@ -1,4 +1,4 @@
-"""The deletion files of a table: the offsets of deleted rows in each fragment.
+"""Sets of rows of a fragment by their offsets, as Lance writes them; and the deletion files, which hold such sets.
 
 Lance itself gives them only by listing all remaining rows. The formats are public: few offsets in an Arrow file, many
 in a 32-bit Roaring bitmap. For a file that is missing or not understood the caller asks Lance instead.
@@ -108,6 +108,26 @@ def _decode_roaring(data: bytes) -> Offsets:
         lower, at = _decode_runs(data, at) if in_runs else _decode_container(data, at, last + 1)
         found.append(lower | np.uint64(upper << 16))
     return np.concatenate(found)
+
+
+def encode_offsets(offsets: Offsets) -> bytes:
+    """Encode sorted offsets as a 32-bit Roaring bitmap in its portable form."""
+    uppers, starts = np.unique(offsets >> np.uint64(16), return_index=True)
+    containers = [_encode_container(each) for each in np.split(offsets & np.uint64(0xFFFF), starts[1:])]
+    counts = np.diff([*starts.tolist(), len(offsets)])
+    head = np.array([_WITHOUT_RUNS, len(uppers)], "<u4").tobytes()
+    described = np.stack([uppers.astype("<u2"), (counts - 1).astype("<u2")], axis=1).tobytes()
+    first = len(head) + len(described) + 4 * len(uppers)
+    places = np.cumsum([first, *map(len, containers)])[:-1].astype("<u4").tobytes()
+    return b"".join([head, described, places, *containers])
+
+
+def _encode_container(lower: Offsets) -> bytes:
+    if len(lower) <= _LARGEST_ARRAY:
+        return lower.astype("<u2").tobytes()
+    bits = np.zeros(8 * _BITMAP_BYTES, np.bool_)
+    bits[lower] = True
+    return np.packbits(bits, bitorder="little").tobytes()
 
 
 def _decode_runs(data: bytes, at: int) -> tuple[Offsets, int]:

@@ -7,7 +7,7 @@ message changes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol, cast
 
 import pyarrow as pa
@@ -20,6 +20,9 @@ _NAME: Final = 2
 _ID: Final = 3
 _PARENT: Final = 4
 _NULLABLE: Final = 6
+
+TOMBSTONE: Final = -2
+"""What a data file has in place of the number of a field that is read from another file."""
 
 
 def can_reshape(schema: pa.Schema, columns: pa.Schema, old_names: Mapping[str, str | None]) -> bool:
@@ -71,6 +74,17 @@ def read_field_ids(dataset: LanceDataset) -> dict[str, int]:
     return {field.name(): field.id() for field in _fields(dataset.lance_schema)}
 
 
+def list_field_ids(dataset: LanceDataset, columns: Iterable[str]) -> list[int]:
+    """Return Lance's numbers of some columns and of what they contain, parents first."""
+    fields = {field.name(): field for field in _fields(dataset.lance_schema)}
+    return [number for name in columns for number in _list_numbers(fields[name])]
+
+
+def number_new_fields(columns: pa.Schema) -> list[int]:
+    """Return the numbers that a new table gives these columns and what they contain, parents first."""
+    return [number for field in _fields(LanceSchema.from_pyarrow(columns)) for number in _list_numbers(field)]
+
+
 def has_first_field_ids(dataset: LanceDataset, columns: pa.Schema) -> bool:
     """Return whether a table has exactly these columns, with the numbers that a new table would give them."""
     stored = {field.name: field.type for field in _columns(dataset.schema)}
@@ -114,7 +128,11 @@ def _fields(schema: LanceSchema) -> list[_SchemaField]:
 
 
 def _size(field: _SchemaField) -> int:
-    return 1 + sum(_size(child) for child in field.children())
+    return len(_list_numbers(field))
+
+
+def _list_numbers(field: _SchemaField) -> list[int]:
+    return [field.id(), *(number for child in field.children() for number in _list_numbers(child))]
 
 
 def _renumber_fields(messages: list[bytes], first: int) -> Iterator[bytes]:

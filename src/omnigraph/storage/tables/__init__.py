@@ -3,6 +3,7 @@
 Every write of Lance is called in ``writes`` and ``upkeep``, and nowhere else.
 """
 
+from omnigraph.storage.tables.column_files import FragmentColumns, replace_columns
 from omnigraph.storage.tables.end_files import (
     LEAST_NUMBERED_ROWS,
     NodeRows,
@@ -134,6 +135,7 @@ __all__ = [
     "TAIL_SIZES",
     "Access",
     "Addresses",
+    "FragmentColumns",
     "FragmentText",
     "IndexKind",
     "NodeRows",
@@ -214,6 +216,7 @@ __all__ = [
     "read_rows",
     "remove_rows",
     "replace_by_fragments",
+    "replace_columns",
     "replace_row",
     "replace_rows",
     "reshape",

@@ -35,7 +35,7 @@ _PREFIX_BYTES: Final = len(_MAGIC) + 8
 
 @dataclass(frozen=True, slots=True)
 class NodeRows:
-    """The rows of one node fragment, with those that are deleted: the files that hold them, and their number."""
+    """The rows of one node fragment, with those that are deleted: the files that hold their ids, and their number."""
 
     files: tuple[str, ...]
     count: int
@@ -43,7 +43,7 @@ class NodeRows:
     @classmethod
     def of(cls, fragment: TableFragment) -> NodeRows:
         """Return the rows of a fragment."""
-        return cls(fragment.files, fragment.physical_rows)
+        return cls(fragment.identity_files, fragment.physical_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,9 +95,9 @@ def _open_objects(table: Table) -> Objects | None:
 
 
 def _path_of(fragment: TableFragment) -> str:
-    """Name the file after the first file of rows, with which cleanup removes it, and after all of them."""
-    stem = fragment.files[0].partition(".")[0]
-    digest = blake2b(repr(fragment.files).encode(), digest_size=8).hexdigest()
+    """Name the file after the first file of rows, with which cleanup removes it, and after all that hold ends."""
+    stem = fragment.identity_files[0].partition(".")[0]
+    digest = blake2b(repr(fragment.identity_files).encode(), digest_size=8).hexdigest()
     return f"{END_FILES_FOLDER}/{stem}.{digest}"
 
 
@@ -108,7 +108,7 @@ def encode_ends(ends: StoredEnds, fragment: TableFragment) -> bytes:
     """Return the content of a file: a header with all that identifies it, and the two columns."""
     header = orjson.dumps(
         _Header(
-            edges=list(fragment.files),
+            edges=list(fragment.identity_files),
             rows=len(ends.sources),
             sources=_list_rows(ends.source_rows),
             destinations=_list_rows(ends.destination_rows),
@@ -135,7 +135,7 @@ def decode_ends(data: bytes, fragment: TableFragment) -> StoredEnds | None:
         return None
     # The checksum is right, so this is what was written.
     header = cast("_Header", orjson.loads(data[_PREFIX_BYTES:begin]))
-    if (header["edges"], header["rows"]) != (list(fragment.files), count):
+    if (header["edges"], header["rows"]) != (list(fragment.identity_files), count):
         return None
     sources, destinations = (np.frombuffer(data, "<i4", count, begin + 4 * count * at) for at in (0, 1))
     return StoredEnds(sources, destinations, _parse_rows(header["sources"]), _parse_rows(header["destinations"]))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, LanceFragment
 
 from omnigraph.storage.columns import Rows, column_of
-from omnigraph.storage.lance_internals import DeletionFile, identify_data_file, read_deletions
+from omnigraph.storage.lance_internals import DeletionFile, identify_data_file, read_deletions, read_field_ids
 from omnigraph.storage.tables.table import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
@@ -33,6 +33,7 @@ _SMALL_FRAGMENT: Final = 256
 """Up to so many fragments of so many rows are fetched one by one: a scan costs more than they hold."""
 
 _KNOWN_FRAGMENTS: Final = 4096
+_IDENTITY_COLUMNS: Final = ("id", "src", "dst")
 
 _DETACHED: Final = 2**63
 """Versions from here on are detached: row ids and row versions are meaningless in them."""
@@ -46,6 +47,8 @@ class TableFragment:
     files: tuple[str, ...]
     deletion_file: DeletionFile | None
     num_rows: int
+    identity_files: tuple[str, ...]
+    """Those of its files that hold ids and ends: all of them, unless values of other columns were replaced."""
 
     @property
     def physical_rows(self) -> int:
@@ -64,25 +67,40 @@ def list_fragments(table: Table) -> tuple[TableFragment, ...]:
         # Files of branches that this one was forked from are given by the number of their folder.
         roots = {base_id: base.path for base_id, base in table.dataset.base_paths().items()}
         own = branch_uri(table.uri, table.branch)
-        return tuple(_fragment(each.metadata, roots, own) for each in table.dataset.get_fragments())
+        found = [each.metadata for each in table.dataset.get_fragments()]
+        has_columns_apart = any(len(each.files) > 1 for each in found)
+        identity = _list_identity_fields(table) if has_columns_apart else frozenset[int]()
+        return tuple(_fragment(each, roots, own, identity) for each in found)
 
 
-def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str) -> TableFragment:
+def _list_identity_fields(table: Table) -> frozenset[int]:
+    numbers = read_field_ids(table.dataset)
+    return frozenset(numbers[name] for name in _IDENTITY_COLUMNS if name in numbers)
+
+
+def _fragment(
+    found: FragmentMetadata, roots: Mapping[int, str], own: str, identity: frozenset[int]
+) -> TableFragment:
     if found.deletion_file is None and len(found.files) == 1 and not found.overlays:
         return _make_plain(found.id, identify_data_file(found.files[0]), found.num_rows)
     files = (*map(identify_data_file, found.files), *(repr(each) for each in found.overlays or ()))
+    of_ids = (
+        tuple(identify_data_file(each) for each in found.files if not identity.isdisjoint(each.fields))
+        if len(found.files) > 1 and not found.overlays
+        else files
+    )
     deletions = found.deletion_file
     if deletions is None:
-        return TableFragment(found.id, files, None, found.num_rows)
+        return TableFragment(found.id, files, None, found.num_rows, of_ids)
     root = own if deletions.base_id is None else roots[deletions.base_id]
     file = DeletionFile(root, deletions.path(found.id), deletions.num_deleted_rows)
-    return TableFragment(found.id, files, file, found.num_rows)
+    return TableFragment(found.id, files, file, found.num_rows, of_ids)
 
 
 @lru_cache(_KNOWN_FRAGMENTS)
 def _make_plain(number: int, file: str, num_rows: int) -> TableFragment:
     """Make a fragment of one file from which nothing was deleted. The next version has most of them too."""
-    return TableFragment(number, (file,), None, num_rows)
+    return TableFragment(number, (file,), None, num_rows, (file,))
 
 
 def read_deleted_offsets(table: Table, fragments: Sequence[TableFragment]) -> list[Numbers]:

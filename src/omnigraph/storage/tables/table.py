@@ -81,6 +81,8 @@ class TableCommit:
     transaction_uuid: str
     restored: int | None = None
     """The version that a Restore returned to."""
+    replaces_columns: bool = False
+    """Whether it gave rows other values in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +318,7 @@ class Table:
             operation_id=properties.get(OPERATION_ID),
             transaction_uuid=transaction.uuid,
             restored=operation.version if isinstance(operation, LanceOperation.Restore) else None,
+            replaces_columns=isinstance(operation, LanceOperation.Update) and bool(operation.fields_modified),
         )
 
     def _operation_name(self, version: int, transaction: Transaction) -> str:

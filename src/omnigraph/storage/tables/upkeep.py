@@ -29,7 +29,7 @@ from omnigraph.storage.tables.table import ROW_CREATED_AT, Table
 from omnigraph.storage.tables.writes import open_own_handle, stage_operation, write_durably
 
 _KEEPS_FRAGMENTS: Final = frozenset({"Append", "Delete", "Update", "CreateIndex", "Rewrite", "ReserveFragments"})
-"""The Lance operations that add or remove fragments, or delete rows in them, but change no value in a fragment."""
+"""The Lance operations that add or remove fragments, or delete rows in them. An update may also replace columns."""
 _MAX_SEGMENT_RATIO: Final = 4
 """A segment of an index is built again if it has at most this many times the rows that are added to it."""
 FULL_SEGMENT_ROWS: Final = 5_000_000
@@ -319,7 +319,8 @@ def _has_kept_fragments(before: Table, now: Table) -> bool:
         # Cleanup removed the versions in between.
         return False
     return all(
-        one.operation in _KEEPS_FRAGMENTS or (one.restored is not None and one.restored >= before.version)
+        (one.operation in _KEEPS_FRAGMENTS and not one.replaces_columns)
+        or (one.restored is not None and one.restored >= before.version)
         for one in commits
     )
 

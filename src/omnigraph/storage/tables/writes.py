@@ -23,7 +23,7 @@ import pyarrow as pa
 from lance import fragment as lance_fragment
 from lance.commit import CommitConflictError
 from lance.dataset import LanceDataset, LanceOperation, Transaction
-from lance.fragment import FragmentMetadata, LanceFragment
+from lance.fragment import DataFile, FragmentMetadata, LanceFragment
 
 from omnigraph.errors import AlreadyExists, HistoryGone, InputError, PublishContention, StorageError
 from omnigraph.storage.durability import sync_names
@@ -162,6 +162,22 @@ def remove_rows(table: Table, fragment_id: int, offsets: Sequence[int]) -> Fragm
     return None if left is None else encode_fragment(left)
 
 
+def write_column_file(table: Table, rows: pa.RecordBatchReader, row_count: int) -> DataFile:
+    """Write columns of all rows of one fragment, deleted ones included, as a file that no version shows yet."""
+    with write_durably("table.stage", table.subject):
+        (written,) = lance_fragment.write_fragments(
+            rows,
+            table.dataset,
+            mode="overwrite",
+            max_rows_per_file=row_count,
+            # All files of a table have one version.
+            data_storage_version=table.dataset.data_storage_version,
+            enable_stable_row_ids=True,
+        )
+    (file,) = written.files
+    return file
+
+
 def append_fragments(table: Table, fragments: Iterable[FragmentText]) -> StagedChange | None:
     """Stage fragments that :func:`write_rows` wrote. None if there are none."""
     return _stage_append(table, decode_fragments(fragments))
@@ -250,7 +266,7 @@ def replace_row(table: Table, address: int, rows: pa.Table) -> Table:
     with write_durably("table.merge", table.subject):
         new = _write_files(table, rows, "append")
         fragment_id, offset = address >> 32, address & 0xFFFFFFFF
-        left = _find_fragment(table, fragment_id).delete_rows([offset])
+        left = find_fragment(table, fragment_id).delete_rows([offset])
         emptied, shrunk = ([fragment_id], []) if left is None else ([], [left])
         transaction = Transaction(table.version, LanceOperation.Update(emptied, shrunk, new, fields_modified=[]))
         try:
@@ -465,12 +481,13 @@ def _stage_replacement(table: Table, addresses: Addresses, new: list[FragmentMet
 
 
 def _remove_offsets(table: Table, fragment_id: int, offsets: Sequence[int]) -> FragmentMetadata | None:
-    fragment = _find_fragment(table, fragment_id)
+    fragment = find_fragment(table, fragment_id)
     with write_durably("table.stage", table.subject):
         return fragment.delete_rows(offsets)
 
 
-def _find_fragment(table: Table, fragment_id: int) -> LanceFragment:
+def find_fragment(table: Table, fragment_id: int) -> LanceFragment:
+    """Return a fragment, which must be there."""
     fragment = table.dataset.get_fragment(fragment_id)
     if fragment is None:
         raise ValueError(f"{table.subject} has no fragment {fragment_id} at version {table.version}")

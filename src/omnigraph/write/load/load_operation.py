@@ -22,9 +22,11 @@ from omnigraph.write.load.matching import (
     MATCHING_MODES,
     LoadMode,
     RowIdentity,
+    UpdatedRows,
     choose_identity,
     complete_rows,
     match_stored_rows,
+    stage_column_update,
 )
 from omnigraph.write.load.rows import (
     MAX_VIOLATIONS,
@@ -104,7 +106,8 @@ class LocalLoadEngine:
         self, catalog: Catalog, snapshot: Snapshot, incoming: Sequence[IncomingTable], limit: int | None
     ) -> RuleCheckResult:
         """Run the set rules on this machine."""
-        return check_changes(catalog, snapshot, (_to_row_changes(catalog, each) for each in incoming), limit)
+        changes = (_to_row_changes(catalog, each) for each in incoming if _can_break_rules(catalog, each))
+        return check_changes(catalog, snapshot, changes, limit)
 
     def reject(
         self,
@@ -317,6 +320,12 @@ def _count_unmatched(rows: IncomingRows) -> int:
 # --------------------------------------------------------------------------------------------- on this machine
 
 
+def _can_break_rules(catalog: Catalog, incoming: IncomingTable) -> bool:
+    """Whether a set rule reads what the rows change. To the rules, a table with other changes is as it was."""
+    changed = incoming.rows.changed_columns
+    return changed is None or not changed.isdisjoint(list_rule_columns(catalog, incoming.table_key))
+
+
 def _to_row_changes(catalog: Catalog, incoming: IncomingTable) -> RowChanges:
     columns = incoming.rows.storage.read_columns(list_rule_columns(catalog, incoming.table_key), incoming.excluded_ids)
     return RowChanges(incoming.table_key, columns, mode=incoming.mode)
@@ -331,6 +340,10 @@ def stage_rows(table: Table, incoming: IncomingTable) -> StagedChange | None:
     if incoming.mode is IncomingMode.OVERWRITE:
         fragments = rows.write_new_rows(table, "overwrite", excluded_ids)
         return tables.overwrite_fragments(table, arrow_schema(rows.type), fragments)
+    if isinstance(rows.storage, UpdatedRows) and not len(excluded_ids):
+        by_columns = stage_column_update(table, rows.storage)
+        if by_columns is not None:
+            return by_columns
     fragments = rows.write_new_rows(table, "append", excluded_ids)
     is_upsert = incoming.mode is IncomingMode.UPSERT
     replaced = _find_replaced(table, rows, excluded_ids) if is_upsert else np.zeros(0, np.uint64)

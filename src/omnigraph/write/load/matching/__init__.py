@@ -1,5 +1,6 @@
 """Matching: find the stored rows that records mean, by id, by key or by an identity, and complete partial ones."""
 
+from omnigraph.write.load.matching.column_updates import stage_column_update
 from omnigraph.write.load.matching.identity import (
     MATCHING_MODES,
     Identity,
@@ -23,6 +24,7 @@ from omnigraph.write.load.matching.row_updates import (
     RowAddresses,
     RowCompletion,
     UnmatchedRows,
+    UpdatedRows,
     complete_rows,
     locate_stored,
     mark_named,
@@ -41,6 +43,7 @@ __all__ = [
     "RowIdentity",
     "StoredRows",
     "UnmatchedRows",
+    "UpdatedRows",
     "add_blob_digests",
     "addresses_of",
     "assign_counterparts",
@@ -52,4 +55,5 @@ __all__ = [
     "mark_named",
     "match_stored_rows",
     "resolve_identity",
+    "stage_column_update",
 ]

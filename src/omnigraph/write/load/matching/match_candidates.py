@@ -81,7 +81,8 @@ class StoredRows:
         owners, starts = np.unique(addresses >> np.uint64(32), return_index=True)
         offsets = np.split(addresses & np.uint64(0xFFFFFFFF), starts[1:])
         fragments = {each.id: each for each in list_fragments(self.table)}
-        parts = [(fragments[int(owner)], within) for owner, within in zip(owners, offsets, strict=True)]
+        pairs = ((fragments[int(owner)], within) for owner, within in zip(owners, offsets, strict=True))
+        parts = [(each, None if len(within) == each.num_rows else within) for each, within in pairs]
         for batch in read_rows(self.table, parts, self._list_stored(columns)):
             yield self._to_schema(pa.Table.from_batches([batch]), columns)
 

@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.read.changes import compare_values
+from omnigraph.read.frames import find_positions
 from omnigraph.read.rows import PUBLIC_NAMES, BlobValue, blob_properties_of, read_blobs_at, read_writable_blobs
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, is_among, to_bool_array, to_list
-from omnigraph.storage.tables import FragmentText, Table, WriteMode
+from omnigraph.storage.tables import ROW_ADDRESS, FragmentText, Table, WriteMode, can_list_values
 from omnigraph.write.load.matching.identity import RowIdentity
 from omnigraph.write.load.matching.identity_matching import BlobReader
 from omnigraph.write.load.matching.match_candidates import (
@@ -37,6 +39,7 @@ from omnigraph.write.load.matching.row_digests import encode_column
 from omnigraph.write.load.rows import (
     BLOB_ROWS_AT_ONCE,
     GIVEN,
+    NO_IDS,
     IncomingRows,
     InMemoryRows,
     Mask,
@@ -55,6 +58,9 @@ from omnigraph.write.rules import shorten
 
 EXISTS: Final = "update"
 """The rule that a record breaks if its row cannot be found."""
+
+_IDS_AT_ONCE: Final = 2_000_000
+"""Up to so many ids are hashed in memory: far cheaper than dividing them into files."""
 
 RowAddresses: TypeAlias = npt.NDArray[np.int64]
 """The address of the stored row of each incoming row, or why there is none, see :class:`NotFoundCause`."""
@@ -153,6 +159,11 @@ def locate_stored(incoming: pa.Table, stored: pa.Table) -> RowAddresses:
 
 
 def _locate_rows(table: Table | None, rows: IncomingRows, identity: RowIdentity | None) -> RowAddresses:
+    if table is not None and not rows.generated.count and not can_list_values(table, "id", rows.positions.count):
+        by_id = _locate_in_order(table, rows)
+        by_id = _locate_at_once(table, rows) if by_id is None else by_id
+        if by_id is not None:
+            return by_id
     found = np.full(rows.positions.count, NotFoundCause.MISSING, np.int64)
     names = [*arrow_schema(rows.type).names, GIVEN]
     bases = [MatchBasis(rows.type, None)] if rows.generated.count < rows.positions.count else []
@@ -169,6 +180,32 @@ def _locate_rows(table: Table | None, rows: IncomingRows, identity: RowIdentity 
             numbers = column_of(incoming, "number").to_numpy(zero_copy_only=False)
             found[numbers] = locate_stored(incoming, stored)
     return found
+
+
+def _locate_in_order(table: Table, rows: IncomingRows) -> RowAddresses | None:
+    """Return the addresses of rows whose ids are those of the table, in its order; None if they are not."""
+    if rows.positions.count != table.count_rows():
+        return None
+    ids = rows.storage.read_columns(["id"], NO_IDS).column("id")
+    found: list[RowAddresses] = []
+    begin = 0
+    for batch in table.scan(["id"], with_row_address=True, one_by_one=True):
+        own = pa.chunked_array([column_of(batch, "id")])
+        if not ids.slice(begin, batch.num_rows).equals(own):
+            return None
+        found.append(column_of(batch, ROW_ADDRESS).to_numpy().astype(np.int64))
+        begin += batch.num_rows
+    return np.concatenate(found)
+
+
+def _locate_at_once(table: Table, rows: IncomingRows) -> RowAddresses | None:
+    """Return the addresses of rows by their ids, with all ids of the table in memory; None if these are too many."""
+    if max(table.count_rows(), rows.positions.count) > _IDS_AT_ONCE:
+        return None
+    stored = table.scan(["id"], with_row_address=True).read_all()
+    ids = column_of(rows.storage.read_columns(["id"], NO_IDS), "id")
+    places = find_positions(ids, column_of(stored, "id"))
+    return np.where(places < 0, NotFoundCause.MISSING, addresses_of(stored).astype(np.int64)[places])
 
 
 def _take_rows(piece: NumberedRows, at: npt.NDArray[np.int64]) -> NumberedRows:
@@ -223,20 +260,26 @@ class RowCompletion:
             else column_of(stored, name)
         )
 
-    def mark_changed(self, rows: pa.Table, addresses: RowAddresses, read_blobs: BlobReader) -> Mask:
-        """Return which partial rows change their stored rows. Blobs are read only if all else is the same."""
+    def mark_changed(
+        self, rows: pa.Table, addresses: RowAddresses, read_blobs: BlobReader
+    ) -> tuple[Mask, frozenset[str]]:
+        """Return which partial rows change their stored rows, and the columns in which some do.
+
+        Blobs are read only if all else is the same.
+        """
         given = unpack_given(self.type, rows)
         names = [name for name, mask in given.items() if mask.any()]
         stored = self.read_stored(names, addresses)
         changed = np.zeros(rows.num_rows, np.bool_)
+        columns = {name for name in names if _is_blob(self.type, name)}
         for name in names:
-            mine, theirs = (encode_column(column_of(side, name)) for side in (rows, stored))
-            is_equal = compute("equal", cast("Values", mine), cast("Values", theirs))
-            changed |= given[name] & ~to_bool_array(is_equal)
+            differs = given[name] & ~_compare_columns(column_of(rows, name), column_of(stored, name))
+            columns |= {name} if differs.any() else set()
+            changed |= differs
         for name in names:
             if _is_blob(self.type, name) and name in self.table.schema.names:
                 self._compare_blobs(name, given[name], addresses, changed, read_blobs)
-        return changed
+        return changed, frozenset(columns)
 
     def _compare_blobs(
         self, name: str, given: Mask, addresses: RowAddresses, changed: Mask, read_blobs: BlobReader
@@ -252,6 +295,14 @@ class RowCompletion:
 
 def _is_blob(type_: NodeType | EdgeType, name: str) -> bool:
     return name in blob_properties_of(type_)
+
+
+def _compare_columns(mine: Values, theirs: Values) -> Mask:
+    """Return where two columns are equal. Blobs are compared by what is known without their bytes."""
+    if not pa.types.is_struct(mine.type):
+        return compare_values(mine, theirs)
+    texts = (cast("Values", encode_column(each)) for each in (mine, theirs))
+    return to_bool_array(compute("equal", *texts))
 
 
 def _choose(mask: Mask, values: Values, others: Values) -> Values:
@@ -270,6 +321,8 @@ class UpdatedRows:
     table: Table
     addresses: RowAddresses
     """The address of the stored row of each row; negative if the row is left out."""
+    columns: frozenset[str]
+    """The columns in which a row differs from its stored row."""
 
     @property
     def is_in_memory(self) -> bool:
@@ -342,14 +395,20 @@ def complete_rows(table: Table | None, rows: IncomingRows, identity: RowIdentity
     """
     found = _locate_rows(table, rows, identity)
     unmatched = _collect_unmatched(rows, found, identity)
-    is_changed = np.zeros(len(found), np.bool_) if table is None else _mark_changed(table, rows, found)
-    unchanged = int(((found >= 0) & ~is_changed).sum())
-    if table is None or not is_changed.any():
+    changes = _find_changes(table, rows, found)
+    unchanged = int(((found >= 0) & ~changes.rows).sum())
+    if table is None or not changes.rows.any():
         storage: RowStorage = InMemoryRows(completed_schema(rows.type).empty_table())
     else:
-        storage = UpdatedRows(rows.type, rows.storage, table, np.where(is_changed, found, NotFoundCause.MISSING))
+        addresses = np.where(changes.rows, found, NotFoundCause.MISSING)
+        storage = UpdatedRows(rows.type, rows.storage, table, addresses, changes.columns)
     return replace(
-        rows, storage=storage, unchanged=unchanged + unmatched.count, has_taken_ids=True, unmatched=unmatched
+        rows,
+        storage=storage,
+        unchanged=unchanged + unmatched.count,
+        has_taken_ids=True,
+        unmatched=unmatched,
+        changed_columns=None if changes.has_repeated_rows else changes.columns,
     )
 
 
@@ -363,15 +422,29 @@ def _collect_unmatched(rows: IncomingRows, found: RowAddresses, identity: RowIde
     return UnmatchedRows(pa.concat_tables([UNMATCHED.empty_table(), *pieces]), identity)
 
 
-def _mark_changed(table: Table, rows: IncomingRows, found: RowAddresses) -> Mask:
-    completion = RowCompletion(rows.type, table)
+@dataclass(frozen=True, slots=True)
+class _FoundChanges:
+    """What an update changes: which of its rows, and in which columns some of them do."""
+
+    rows: Mask
+    columns: frozenset[str]
+    has_repeated_rows: bool
+    """Whether several records name one stored row."""
+
+
+def _find_changes(table: Table | None, rows: IncomingRows, found: RowAddresses) -> _FoundChanges:
     is_changed = np.zeros(len(found), np.bool_)
+    if table is None:
+        return _FoundChanges(is_changed, frozenset(), has_repeated_rows=False)
+    completion, columns = RowCompletion(rows.type, table), frozenset[str]()
     for piece in rows.storage.scan([*arrow_schema(rows.type).names, GIVEN]):
         numbers, own = _take_rows(piece, np.flatnonzero(found[piece[0]] >= 0))
         if len(numbers):
-            is_changed[numbers] = completion.mark_changed(
+            is_changed[numbers], changed = completion.mark_changed(
                 own, found[numbers], lambda name, at, own=numbers: rows.storage.read_blobs(name, own[at])
             )
+            columns |= changed
     # Rows that several records name are left to the rules, which report them.
     addresses, counts = np.unique(found[found >= 0], return_counts=True)
-    return is_changed | np.isin(found, addresses[counts > 1])
+    repeated = addresses[counts > 1]
+    return _FoundChanges(is_changed | np.isin(found, repeated), columns, has_repeated_rows=bool(len(repeated)))

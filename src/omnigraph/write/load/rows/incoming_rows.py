@@ -106,6 +106,8 @@ class IncomingRows:
     """Whether rows have taken the ids of the stored rows that they replace."""
     unmatched: UnmatchedRecords | None = None
     """The rows of an update whose stored rows were not found. They are not among the rows to write."""
+    changed_columns: frozenset[str] | None = None
+    """The columns in which rows of an update differ from their stored rows; None if any may, or if rows are new."""
     _written: list[_WrittenFragments] = field(default_factory=list["_WrittenFragments"])
 
     @property
