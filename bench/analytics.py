@@ -1,10 +1,10 @@
 """Algorithms over a power-law graph: ours, from stored tables to a result, beside networkx, plain SciPy and Spark.
 
-``python bench/analytics.py [SCALE] [EDGES] [--spark|--write]``: 2**SCALE nodes. All figures are CPU seconds of one run, so that
-other work on the machine does not matter much; ``cold`` reads the tables, ``warm`` finds the arrays in the cache.
-networkx gets its graph built for nothing. With ``--spark`` the supersteps of executors are compared with one process:
-the CPU time of Java and of its workers counts, and the seconds of the clock are shown beside it. With ``--write`` only
-the last line is made: a value for each node is written, into a new property and again.
+``python bench/analytics.py [SCALE] [EDGES] [--spark|--write]``: 2**SCALE nodes. All figures are CPU seconds of one
+run, so that other work on the machine does not matter much; ``cold`` reads the tables, ``warm`` finds the arrays in the
+cache. networkx gets its graph built for nothing. With ``--spark`` the supersteps of executors are compared with one
+process: the CPU time of Java and of its workers counts, and the seconds of the clock are shown beside it. With
+``--write`` only the last line is made: a value for each node is written, into a new property and again.
 """
 
 from __future__ import annotations

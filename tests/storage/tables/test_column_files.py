@@ -32,7 +32,7 @@ from omnigraph.storage.tables import (
     delete_at,
     list_fragments,
     open_table,
-    replace_columns,
+    replace_column_values,
     reshape,
     restore,
 )
@@ -79,7 +79,7 @@ def change(table: Table, fragment_id: int, offsets: list[int], columns: Mapping[
     fields = [cast("pa.Field[pa.DataType]", SCHEMA.field(name)) for name in columns]
     values = pa.table(dict(columns), schema=pa.schema(fields))
     part = FragmentColumns(fragment_id, np.array(offsets, np.uint64), values.to_reader())
-    return put(table, replace_columns(table, list(columns), [part]), "op-columns")
+    return put(table, replace_column_values(table, list(columns), [part]), "op-columns")
 
 
 def read(table: Table, column: str, filter_: str | None = None) -> dict[str, object]:
@@ -117,7 +117,7 @@ def test_a_column_that_no_file_has(table: Table) -> None:
     table = put(table, reshape(table, wider, {}))
     values = pa.table({"rank": [0.5, None, 0.25, 0.0]}, schema=pa.schema([pa.field("rank", pa.float64())]))
     part = FragmentColumns(1, np.arange(4, dtype=np.uint64), values.to_reader())
-    table = put(table, replace_columns(table, ["rank"], [part]))
+    table = put(table, replace_column_values(table, ["rank"], [part]))
     assert read(table, "rank") == {"r0": None, "r2": None, "r3": None, "r4": 0.5, "r5": None, "r6": 0.25, "r7": 0.0}
 
 
@@ -175,7 +175,7 @@ def test_what_was_built_before_is_not_carried_over(table: Table) -> None:
 def test_the_new_file_is_one_that_the_commit_wrote(table: Table) -> None:
     values = pa.table({"age": [100, None, 2, 3]}, schema=pa.schema([pa.field("age", pa.int64())]))
     part = FragmentColumns(0, np.array([0], np.uint64), values.to_reader())
-    staged = replace_columns(table, ["age"], [part])
+    staged = replace_column_values(table, ["age"], [part])
     data = {each.path for each in list_commit_files(staged.transaction.operation) if each.path.startswith("data/")}
     assert data.isdisjoint(table.list_files())
     after = put(table, staged)
@@ -188,6 +188,6 @@ def test_the_new_file_is_one_that_the_commit_wrote(table: Table) -> None:
 def test_it_can_be_looked_at_before_it_is_committed(table: Table) -> None:
     values = pa.table({"age": [100, None, 2, 3]}, schema=pa.schema([pa.field("age", pa.int64())]))
     part = FragmentColumns(0, np.array([0], np.uint64), values.to_reader())
-    staged = replace_columns(table, ["age"], [part])
+    staged = replace_column_values(table, ["age"], [part])
     assert read(audit_version(table, staged), "age")["r0"] == 100
     assert read(table.open_at(None), "age")["r0"] == 0

@@ -186,9 +186,7 @@ def live(graph: Graph, seed: int) -> Iterator[None]:
     for step in range(sized(8, 20)):
         branch = chance.choice(branches)
         codes = sorted(ranks(graph, branch))
-        match chance.choice(
-            ["rank", "rank", "some", "leg", "insert", "delete", "branch", "merge", "optimize", "schema"]
-        ):
+        match "rank" if step == 0 else chance.choice(OPERATIONS):
             case "rank":
                 rank(graph, branch, float(step))
             case "some":

@@ -3,7 +3,7 @@
 Every write of Lance is called in ``writes`` and ``upkeep``, and nowhere else.
 """
 
-from omnigraph.storage.tables.column_files import FragmentColumns, replace_columns
+from omnigraph.storage.tables.column_files import FragmentColumns, replace_column_values
 from omnigraph.storage.tables.end_files import (
     LEAST_NUMBERED_ROWS,
     NodeRows,
@@ -216,7 +216,7 @@ __all__ = [
     "read_rows",
     "remove_rows",
     "replace_by_fragments",
-    "replace_columns",
+    "replace_column_values",
     "replace_row",
     "replace_rows",
     "reshape",

@@ -31,7 +31,7 @@ class FragmentColumns:
     """A row for each row of the fragment, in order: those that stay as they are too, and deleted ones."""
 
 
-def replace_columns(table: Table, columns: Sequence[str], parts: Iterable[FragmentColumns]) -> StagedChange:
+def replace_column_values(table: Table, columns: Sequence[str], parts: Iterable[FragmentColumns]) -> StagedChange:
     """Stage new values for columns of some fragments. No index may cover one of these columns."""
     field_ids = list_field_ids(table.dataset, columns)
     updated: list[FragmentMetadata] = []

@@ -48,7 +48,7 @@ class TableFragment:
     deletion_file: DeletionFile | None
     num_rows: int
     identity_files: tuple[str, ...]
-    """Those of its files that hold ids and ends: all of them, unless values of other columns were replaced."""
+    """The names of those of its files that hold ids and ends. New values of other columns are in other files."""
 
     @property
     def physical_rows(self) -> int:
@@ -78,17 +78,16 @@ def _list_identity_fields(table: Table) -> frozenset[int]:
     return frozenset(numbers[name] for name in _IDENTITY_COLUMNS if name in numbers)
 
 
-def _fragment(
-    found: FragmentMetadata, roots: Mapping[int, str], own: str, identity: frozenset[int]
-) -> TableFragment:
+def _fragment(found: FragmentMetadata, roots: Mapping[int, str], own: str, identity: frozenset[int]) -> TableFragment:
     if found.deletion_file is None and len(found.files) == 1 and not found.overlays:
         return _make_plain(found.id, identify_data_file(found.files[0]), found.num_rows)
     files = (*map(identify_data_file, found.files), *(repr(each) for each in found.overlays or ()))
-    of_ids = (
-        tuple(identify_data_file(each) for each in found.files if not identity.isdisjoint(each.fields))
-        if len(found.files) > 1 and not found.overlays
-        else files
+    holders = (
+        _name_of(file)
+        for each, file in zip(found.files, files, strict=False)
+        if len(found.files) == 1 or not identity.isdisjoint(each.fields)
     )
+    of_ids = (*holders, *files[len(found.files) :])
     deletions = found.deletion_file
     if deletions is None:
         return TableFragment(found.id, files, None, found.num_rows, of_ids)
@@ -100,7 +99,12 @@ def _fragment(
 @lru_cache(_KNOWN_FRAGMENTS)
 def _make_plain(number: int, file: str, num_rows: int) -> TableFragment:
     """Make a fragment of one file from which nothing was deleted. The next version has most of them too."""
-    return TableFragment(number, (file,), None, num_rows, (file,))
+    return TableFragment(number, (file,), None, num_rows, (_name_of(file),))
+
+
+def _name_of(file: str) -> str:
+    """Return the name of a file without the numbers of its columns, of which other files may serve some by now."""
+    return file.partition(" ")[0]
 
 
 def read_deleted_offsets(table: Table, fragments: Sequence[TableFragment]) -> list[Numbers]:

@@ -26,7 +26,7 @@ from omnigraph.storage.tables import (
     Table,
     TableFragment,
     list_fragments,
-    replace_columns,
+    replace_column_values,
 )
 from omnigraph.write.load.matching.match_candidates import addresses_of
 from omnigraph.write.load.matching.row_updates import UpdatedRows
@@ -61,7 +61,7 @@ def stage_column_update(table: Table, updated: UpdatedRows) -> StagedChange | No
         _make_part(table, fragment, within, own, values)
         for fragment, within, own in zip(touched, offsets, np.split(order, starts[1:]), strict=True)
     )
-    return replace_columns(table, columns, parts)
+    return replace_column_values(table, columns, parts)
 
 
 def _can_replace_columns(table: Table, updated: UpdatedRows) -> bool:
