@@ -30,26 +30,29 @@ def write_types(description: Schema) -> str:
     """Return a module of TypeScript: the parameters of each GET, and the body of each POST, by path."""
     reads: dict[str, str] = {}
     bodies: dict[str, str] = {}
+    read: dict[str, str] = {}
+    answered: dict[str, str] = {}
     for path, methods in cast("Mapping[str, Mapping[str, Schema]]", description["paths"]).items():
         if not path.startswith(_PREFIX):
             continue
         route = path.removeprefix(_PREFIX) or "/"
         if "get" in methods:
             reads[route] = _write_query(methods["get"])
+            read[route] = _write_answer(methods["get"])
         if "post" in methods:
             body = cast("Schema", methods["post"].get("requestBody", {})).get("content", {}).get("application/json")
             # What the page sends may be read-only, which its Json is not.
             sent = _write_type(body["schema"], 1) if body else "undefined"
             bodies[route] = sent.replace("Record<string, Json>", "Record<string, unknown>")
-    error = description["components"]["schemas"]["Error"]
-    parts = [_write_interface("Reads", reads), _write_interface("Bodies", bodies)]
+            answered[route] = _write_answer(methods["post"])
+    parts = [_write_interface("Reads", reads), _write_interface("ReadAnswers", read)]
+    parts += [_write_interface("Bodies", bodies), _write_interface("BodyAnswers", answered)]
     parts += [
         f"export type {name} = {_write_type(schema, 0)};\n"
         for name, schema in sorted(description["components"]["schemas"].items())
-        if name != "Error"
     ]
     listed = "\n".join(parts)
-    return f"{_HEAD}{listed}\nexport type RouteError = {_write_type(error, 0)};\n"
+    return f"{_HEAD}{listed}"
 
 
 def write_vocabulary() -> str:
@@ -67,6 +70,15 @@ def write_vocabulary() -> str:
 def _write_interface(name: str, entries: Mapping[str, str]) -> str:
     lines = [f'  readonly "{route}": {text};' for route, text in sorted(entries.items())]
     return "\n".join([f"export interface {name} {{", *lines, "}", ""])
+
+
+def _write_answer(operation: Schema) -> str:
+    """Return the type of a successful answer as JSON; ``unknown`` if it is not described."""
+    answers = cast("Mapping[str, Schema]", operation["responses"])
+    content = cast(
+        "Mapping[str, Schema]", next((answers[code].get("content", {}) for code in answers if code[0] == "2"), {})
+    )
+    return _write_type(cast("Schema", content.get("application/json", {}).get("schema", {})), 1)
 
 
 def _write_query(operation: Schema) -> str:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from omnigraph.server import Hosting, Role, ServerSettings, build_app, open_hosting
 from omnigraph.server.access.tokens import TokenBook, make_token
 from omnigraph.server.hosting import ReadSettings
-from omnigraph.server.messages import ANSWERS
+from omnigraph.server.messages import ANSWERS, FailureAnswer
 
 BASE = "http://127.0.0.1"
 
@@ -91,6 +91,9 @@ def _find_answer(method: str, path: str) -> TypeAdapter[object] | None:
     return None
 
 
+_FAILURE = TypeAdapter(FailureAnswer)
+
+
 def check_described(method: str, path: str, body: object) -> None:
     """Check that an answer is what the description of the routes says."""
     described = _find_answer(method, path)
@@ -105,7 +108,7 @@ def _with_dashes(headers: Mapping[str, str]) -> dict[str, str]:
 def error_of(answer: httpx.Response) -> dict[str, Any]:
     """The body of an error, which has what every error has."""
     body = cast("dict[str, Any]", answer.json())
-    assert {"error", "code", "type", "request_id"} <= set(body), body
+    _FAILURE.validate_python(body, strict=True)
     assert body["request_id"] == answer.headers["x-request-id"]
     return body
 

@@ -1,7 +1,6 @@
 /** Requests to the server: the token, errors as the server says them, and cancellation. */
 
-import type { Bodies, Reads } from "./requests";
-import type { ErrorBody } from "./wire";
+import type { Bodies, BodyAnswers, CatalogAnswer, FailureAnswer, ReadAnswers, Reads, SchemaTextAnswer } from "./requests";
 
 const TOKEN = "omnigraph-token";
 
@@ -9,7 +8,7 @@ const TOKEN = "omnigraph-token";
 export class ApiError extends Error {
   constructor(
     readonly status: number,
-    readonly body: ErrorBody,
+    readonly body: FailureAnswer,
   ) {
     super(body.error);
   }
@@ -98,11 +97,6 @@ export function routePath<R extends keyof Reads>(graph: string, route: R, query:
   return path(graphPath(graph, route === "/" ? "" : route), query as Query);
 }
 
-/** The address and the body of a request, for ``post``; checked likewise. */
-export function to<R extends keyof Bodies>(graph: string, route: R, body: Bodies[R]): [string, Bodies[R]] {
-  return [graphPath(graph, route), body];
-}
-
 /** A branch in a path: its slashes stay. */
 export function branchPath(branch: string): string {
   return branch.split("/").map(encodeURIComponent).join("/");
@@ -152,10 +146,30 @@ export async function remove<T>(url: string): Promise<T> {
   return (await (await send(url, { method: "DELETE" })).json()) as T;
 }
 
-async function errorBody(response: Response): Promise<ErrorBody> {
+/** Read a route of a graph. What it takes and answers is that of the description of the routes. */
+export async function read<R extends keyof Reads>(graph: string, route: R, query: Reads[R], signal?: AbortSignal): Promise<ReadAnswers[R]> {
+  return get<ReadAnswers[R]>(routePath(graph, route, query), signal);
+}
+
+/** The types of a schema. */
+export async function readCatalog(graph: string, place: { readonly branch?: string | null; readonly at?: string | null }, signal?: AbortSignal): Promise<CatalogAnswer> {
+  return get<CatalogAnswer>(routePath(graph, "/schema", { view: "catalog", branch: place.branch, at: place.at }), signal);
+}
+
+/** A schema as it was written. */
+export async function readSchemaText(graph: string, place: { readonly branch: string; readonly at: string | null }, signal?: AbortSignal): Promise<SchemaTextAnswer> {
+  return get<SchemaTextAnswer>(routePath(graph, "/schema", place), signal);
+}
+
+/** Send a body to a route of a graph; checked likewise. */
+export async function call<R extends keyof Bodies>(graph: string, route: R, body: Bodies[R], options: Options = {}): Promise<BodyAnswers[R]> {
+  return post<BodyAnswers[R]>(graphPath(graph, route), body, options);
+}
+
+async function errorBody(response: Response): Promise<FailureAnswer> {
   try {
-    return (await response.json()) as ErrorBody;
+    return (await response.json()) as FailureAnswer;
   } catch {
-    return { error: `the server answered ${response.status}`, type: "unknown" };
+    return { error: `the server answered ${response.status}`, code: null, type: "unknown", request_id: "" };
   }
 }

@@ -4,13 +4,13 @@ import { createNodeBorderProgram } from "@sigma/node-border";
 import Graph from "graphology";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import Sigma from "sigma";
-import { get, routePath } from "./api";
+import { read, readCatalog } from "./api";
 import { clip, count, hueOf } from "./format";
 import { Failure, useLoad } from "./loading";
 import { Counts, TypeName, entityPath, totals } from "./parts";
 import { navigate, view } from "./router";
 import { watchLook } from "./theme";
-import type { Catalog, EntityChange, Neighbours, Row, Side, TypeChanges } from "./wire";
+import type { EntityChange, Neighbours, Row, Side, TypeChanges } from "./wire";
 
 export interface DrawnNode {
   readonly key: string;
@@ -335,7 +335,7 @@ export function DiffDrawing({ graph, entities, summary, before, after }: DiffDra
   const [side, setSide] = useState<"both" | "before" | "after">("both");
   // An edge type may be known to one side only.
   const edgeTypes = useLoad(JSON.stringify([graph, before, after]), async (signal) => {
-    const sides = await Promise.all([before, after].map(({ branch, commit }) => get<Catalog>(routePath(graph, "/schema", { view: "catalog", branch, at: commit }), signal)));
+    const sides = await Promise.all([before, after].map(({ branch, commit }) => readCatalog(graph, { branch, at: commit }, signal)));
     return sides.flatMap((side) => side.edges);
   });
   const around = useLoad(summary || !edgeTypes.data ? null : JSON.stringify([graph, before, after, entities.length, entities[0]?.id]), (signal) => readAround(graph, entities, before, after, signal));
@@ -401,7 +401,7 @@ async function readAround(graph: string, entities: readonly EntityChange[], befo
     const some = await Promise.all(
       asked.slice(first, first + 6).map(async (each) => {
         const { branch, commit } = each.op === "deleted" ? before : after;
-        const found = await get<Neighbours>(routePath(graph, "/entity/neighbors", { type: each.type, id: each.id, limit: AROUND, branch, at: commit }), signal);
+        const found = await read(graph, "/entity/neighbors", { type: each.type, id: each.id, limit: AROUND, branch, at: commit }, signal);
         return { key: `${each.type}/${each.id}`, found };
       }),
     );

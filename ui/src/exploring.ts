@@ -1,9 +1,9 @@
 /** What a drawn neighbourhood is, and how it grows, shrinks and moves through time. */
 
-import { get, routePath } from "./api";
+import { read } from "./api";
 import type { DrawnEdge, DrawnNode } from "./drawing";
 import { type Moment, momentKey } from "./moment";
-import type { Catalog, Neighbours, QueryResult, Row } from "./wire";
+import type { Catalog, Row } from "./wire";
 
 export const PAGE = 100;
 export const FIRST = 500;
@@ -32,7 +32,7 @@ function pageKey(key: string, edge: string, direction: string, moment: Moment): 
 
 /** The first nodes of a type. */
 export async function sample(graph: string, type: string, moment: Moment): Promise<Drawn> {
-  const answer = await get<QueryResult>(routePath(graph, "/rows", { type, columns: ["id"], limit: FIRST, ...moment }));
+  const answer = await read(graph, "/rows", { type, columns: ["id"], limit: FIRST, ...moment });
   return { ...NOTHING, nodes: answer.rows.map((row) => ({ key: `${type}/${String(row["id"])}`, type, label: String(row["id"]) })) };
 }
 
@@ -40,7 +40,7 @@ export async function sample(graph: string, type: string, moment: Moment): Promi
 export async function expand(drawn: Drawn, graph: string, catalog: Catalog, key: string, moment: Moment, edge?: string, direction?: "in" | "out"): Promise<Drawn> {
   const { type, id } = parseKey(key);
   const offset = edge && direction ? (drawn.pages.get(pageKey(key, edge, direction, moment)) ?? 0) : 0;
-  const answer = await get<Neighbours>(routePath(graph, "/entity/neighbors", { type, id, edge, direction: direction ?? "both", limit: PAGE, offset, ...moment }));
+  const answer = await read(graph, "/entity/neighbors", { type, id, edge, direction: direction ?? "both", limit: PAGE, offset, ...moment });
   const nodes = new Map(drawn.nodes.map((node) => [node.key, node]));
   const edges = new Map(drawn.edges.map((each) => [each.key, each]));
   nodes.set(key, nodes.get(key) ?? { key, type, label: id });
@@ -101,7 +101,7 @@ export async function readEdges(graph: string, catalog: Catalog, edges: readonly
 async function* readByIds(graph: string, entity: "node" | "edge", type: string, ids: readonly string[], columns: readonly string[], moment: Moment, signal: AbortSignal): AsyncGenerator<Row> {
   for (let first = 0; first < ids.length; first += AT_ONCE) {
     const filter = JSON.stringify([["id", "in", ids.slice(first, first + AT_ONCE)]]);
-    yield* (await get<QueryResult>(routePath(graph, "/rows", { entity, type, filter, columns: [columns.join(",")], limit: AT_ONCE, numbers: "safe", ...moment }), signal)).rows;
+    yield* (await read(graph, "/rows", { entity, type, filter, columns: [columns.join(",")], limit: AT_ONCE, numbers: "safe", ...moment }, signal)).rows;
   }
 }
 

@@ -2,10 +2,10 @@
 
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, Offline, get, routePath } from "./api";
+import { ApiError, Offline, read } from "./api";
 import { FOLD, count, exactTime, titleOf } from "./format";
 import { Link, usePlace, view } from "./router";
-import type { Commit, ErrorBody, Json } from "./wire";
+import type { Json } from "./wire";
 
 export interface Loaded<T> {
   readonly data: T | null;
@@ -142,7 +142,7 @@ function Waiting({ what, cancel }: { readonly what: string; readonly cancel: () 
 
 /** An error as the server said it: sentence, hint, place, request id, and what to do next. */
 export function Failure({ error, retry }: { readonly error: Error; readonly retry?: () => void }) {
-  const body: ErrorBody | null = error instanceof ApiError ? error.body : null;
+  const body = error instanceof ApiError ? error.body : null;
   const status = error instanceof ApiError ? error.status : 0;
   const kind = status === 403 ? "forbidden" : status === 410 ? "gone" : status === 412 ? "stale" : error instanceof Offline ? "offline" : "error";
   return (
@@ -152,12 +152,16 @@ export function Failure({ error, retry }: { readonly error: Error; readonly retr
       {body?.hint && <p class="muted">{body.hint}</p>}
       {body?.problems && body.problems.length > 0 && (
         <ul class="plain">
-          {body.problems.map((problem) => (
-            <li>
-              <code>{problem.position ? `${problem.position.line}:${problem.position.column} ` : ""}</code>
-              <code>{problem.code}</code> {problem.message} {problem.hint && <span class="muted">({problem.hint})</span>}
-            </li>
-          ))}
+          {body.problems.map((problem) =>
+            typeof problem === "string" ? (
+              problem !== error.message && <li>{problem}</li>
+            ) : (
+              <li>
+                <code>{problem.position ? `${problem.position.line}:${problem.position.column} ` : ""}</code>
+                <code>{problem.code ?? problem.field ?? problem.parameter}</code> {problem.message} {problem.hint && <span class="muted">({problem.hint})</span>}
+              </li>
+            ),
+          )}
         </ul>
       )}
       {body?.violations && body.violations.length > 0 && <Violations violations={body.violations} total={Number(body.details?.["count"] ?? body.violations.length)} />}
@@ -232,7 +236,7 @@ function CameBetween({ details }: { readonly details: Record<string, Json> }) {
   const [, graph = ""] = usePlace().path;
   const [expected, actual, branch] = [details["expected"], details["actual"], details["branch"]].map((each) => (typeof each === "string" ? each : ""));
   const between = useLoad(expected && branch ? `${graph} ${expected} ${actual ?? ""}` : null, async (signal) => {
-    const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch, limit: 50 }), signal);
+    const { commits } = await read(graph, "/commits", { branch, limit: 50 }, signal);
     const end = commits.findIndex((commit) => commit.id === expected);
     return end < 0 ? commits : commits.slice(0, end);
   });
@@ -260,7 +264,7 @@ function OldestMoment() {
   const [, graph = ""] = place.path;
   const branch = place.search.get("branch") || "main";
   const oldest = useLoad(`${graph} ${branch} oldest`, async (signal) => {
-    const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch, limit: 10_000 }), signal);
+    const { commits } = await read(graph, "/commits", { branch, limit: 10_000 }, signal);
     return commits.at(-1) ?? null;
   });
   if (!oldest.data) return null;

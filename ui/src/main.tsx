@@ -10,6 +10,7 @@ import { SignIn } from "./pages/signin";
 import { navigate, usePlace } from "./router";
 import { Shell } from "./shell";
 import { applyLook } from "./theme";
+import type { SessionAnswer } from "./requests";
 import type { Caller } from "./wire";
 
 const views = {
@@ -86,7 +87,7 @@ async function takeCode(): Promise<void> {
   if (code === null) return;
   navigate(location.pathname + location.search, true);
   try {
-    signIn((await post<{ token: string }>("/session", { code })).token);
+    signIn((await post<SessionAnswer>("/session", { code })).token);
   } catch {
     // The form to sign in is shown, which says what to do.
     if (token() === null) sessionStorage.setItem("omnigraph-code", "used");

@@ -1,9 +1,9 @@
 /** A field for a reference: a branch, tag, commit or time, with those that are there offered. */
 
-import { get, graphPath, routePath } from "./api";
+import { get, graphPath, read } from "./api";
 import { relativeTime, titleOf } from "./format";
 import { useLoad } from "./loading";
-import type { Branch, Commit, Tag } from "./wire";
+import type { Commit } from "./wire";
 
 interface RefFieldProps {
   readonly graph: string;
@@ -24,9 +24,9 @@ export function RefField({ graph, label, value, change }: RefFieldProps) {
 export function RefChoices({ graph }: { readonly graph: string }) {
   const found = useLoad(`${graph} refs`, async (signal) => {
     const [branches, tags, commits] = await Promise.all([
-      get<{ items: Branch[] }>(routePath(graph, "/branches", {}), signal),
-      get<{ tags: Tag[] }>(routePath(graph, "/tags", {}), signal),
-      get<{ commits: Commit[] }>(routePath(graph, "/commits", { limit: 30 }), signal),
+      read(graph, "/branches", {}, signal),
+      read(graph, "/tags", {}, signal),
+      read(graph, "/commits", { limit: 30 }, signal),
     ]);
     return { branches: branches.items, tags: tags.tags, commits: commits.commits };
   });
@@ -45,7 +45,7 @@ export function RefChoices({ graph }: { readonly graph: string }) {
 
 /** The commit that a reference means: the head of a branch, or what is at a tag, commit, version or time. */
 export async function resolveRef(graph: string, reference: string, signal?: AbortSignal): Promise<Commit> {
-  const { items } = await get<{ items: Branch[] }>(routePath(graph, "/branches", {}), signal);
+  const { items } = await read(graph, "/branches", {}, signal);
   const head = items.find((branch) => branch.name === reference)?.head;
   return get<Commit>(graphPath(graph, `/commits/${encodeURIComponent(head ?? reference)}`), signal);
 }

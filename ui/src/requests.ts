@@ -145,6 +145,37 @@ export interface Reads {
   readonly "/tags": Record<string, never>;
 }
 
+export interface ReadAnswers {
+  readonly "/": GraphAnswer;
+  readonly "/analyses": unknown;
+  readonly "/ancestry": CommitsAnswer;
+  readonly "/blob": unknown;
+  readonly "/branches": BranchesAnswer;
+  readonly "/branches/{branch}": BranchAnswer;
+  readonly "/changes": FeedAnswer;
+  readonly "/changes/baseline": unknown;
+  readonly "/commits": CommitsAnswer;
+  readonly "/commits/{commit}": CommitAnswer;
+  readonly "/diff": DiffAnswer;
+  readonly "/entity": EntityAnswer;
+  readonly "/entity/degrees": DegreesAnswer;
+  readonly "/entity/history": HistoryAnswer;
+  readonly "/entity/neighbors": NeighborsAnswer;
+  readonly "/health": GraphHealthAnswer;
+  readonly "/operations": OperationsAnswer;
+  readonly "/operations/{operation}": OneOperationAnswer;
+  readonly "/policy/explain": PolicyAnswer;
+  readonly "/queries": StoredQueriesAnswer;
+  readonly "/queries/{name}": StoredQueryAnswer;
+  readonly "/recoveries": RecoveriesAnswer;
+  readonly "/requests": RequestsAnswer;
+  readonly "/rows": RowsAnswer;
+  readonly "/schema": CatalogAnswer | SchemaTextAnswer;
+  readonly "/settings": SettingsAnswer;
+  readonly "/snapshot": SnapshotAnswer;
+  readonly "/tags": TagsAnswer;
+}
+
 export interface Bodies {
   readonly "/branches": {
     readonly from?: string | null | undefined;
@@ -346,9 +377,40 @@ export interface Bodies {
   };
 }
 
+export interface BodyAnswers {
+  readonly "/branches": NamedBranchAnswer;
+  readonly "/branches/merge": MergeAnswer;
+  readonly "/change": MutationAnswer;
+  readonly "/explain": ExplainAnswer;
+  readonly "/export": unknown;
+  readonly "/ingest": LoadAnswer;
+  readonly "/lint": LintAnswer;
+  readonly "/load": LoadAnswer;
+  readonly "/mcp": unknown;
+  readonly "/merges": MergeAnswer;
+  readonly "/mutate": MutationAnswer;
+  readonly "/operations": OneOperationAnswer;
+  readonly "/profile": ProfileAnswer;
+  readonly "/queries/{name}": RowsAnswer | MutationAnswer;
+  readonly "/query": RowsAnswer;
+  readonly "/read": RowsAnswer;
+  readonly "/reverts": MergeAnswer;
+  readonly "/schema/apply": SchemaAppliedAnswer;
+  readonly "/schema/plan": SchemaPlanAnswer;
+  readonly "/settings": SettingsAnswer;
+  readonly "/tags": TagAnswer;
+  readonly "/transaction": TransactionAnswer;
+}
+
 export type AllowedGraphAnswer = {
   readonly actions: readonly (string)[];
   readonly graph_id: string;
+};
+
+export type BlockAnswer = {
+  readonly changes: readonly (EntityChangeAnswer)[];
+  readonly commit: CommitAnswer;
+  readonly cursor: string;
 };
 
 export type BranchAnswer = {
@@ -369,6 +431,11 @@ export type CallerAnswer = {
   readonly graphs: readonly (AllowedGraphAnswer)[];
   readonly role: string;
   readonly token: TokenAnswer;
+};
+
+export type CardinalityAnswer = {
+  readonly maximum: number | null;
+  readonly minimum: number;
 };
 
 export type CatalogAnswer = {
@@ -416,6 +483,13 @@ export type DegreeAnswer = {
   readonly edge: string;
 };
 
+export type DegreesAnswer = {
+  readonly branch: string;
+  readonly commit: string | null;
+  readonly degrees: readonly (DegreeAnswer)[];
+  readonly types_hidden: boolean;
+};
+
 export type DiffAnswer = {
   readonly after: DiffSideAnswer;
   readonly before: DiffSideAnswer;
@@ -431,11 +505,14 @@ export type DiffSideAnswer = {
 };
 
 export type EdgeTypeAnswer = {
+  readonly cardinality: CardinalityAnswer;
   readonly description: string | null;
   readonly from: string;
+  readonly indexes: readonly (readonly (string)[])[];
   readonly name: string;
   readonly properties: readonly (PropertyAnswer)[];
   readonly to: string;
+  readonly unique: readonly (readonly (string)[])[];
 };
 
 export type EntityAnswer = {
@@ -456,6 +533,44 @@ export type EntityChangeAnswer = {
   readonly kind: "node" | "edge";
   readonly op: "inserted" | "updated" | "deleted";
   readonly type: string;
+};
+
+export type EstimateAnswer = {
+  readonly hops: number | null;
+  readonly read_bytes: number | null;
+  readonly read_rows: number | null;
+  readonly rows: number | null;
+};
+
+export type ExplainAnswer = {
+  readonly branch: string | null;
+  readonly commit: string | null;
+  readonly estimate: EstimateAnswer;
+  readonly plan: string;
+  readonly query_name: string | null;
+};
+
+export type FailureAnswer = {
+  readonly code: string | null;
+  readonly details?: Record<string, Json> | null | undefined;
+  readonly error: string;
+  readonly hint?: string | null | undefined;
+  readonly manifest_conflict?: Record<string, Json> | null | undefined;
+  readonly merge_conflicts?: readonly (ConflictAnswer)[] | null | undefined;
+  readonly position?: PositionAnswer | null | undefined;
+  readonly problems?: readonly (ProblemAnswer | string)[] | null | undefined;
+  readonly request_id: string;
+  readonly retry_after?: number | null | undefined;
+  readonly type: string;
+  readonly violations?: readonly (Record<string, Json>)[] | null | undefined;
+};
+
+export type FeedAnswer = {
+  readonly at_end: boolean;
+  readonly blocks: readonly (BlockAnswer)[];
+  readonly branch: string;
+  readonly cursor: string;
+  readonly types_hidden: boolean;
 };
 
 export type FoundEdgeAnswer = {
@@ -480,6 +595,17 @@ export type GraphAnswer = {
   readonly nodes: Record<string, number>;
 };
 
+export type GraphHealthAnswer = {
+  readonly branch: string;
+  readonly branches: number;
+  readonly commits: number;
+  readonly last_cleanup: string | null;
+  readonly locks: string;
+  readonly manifest_rows: number;
+  readonly sidecars: number;
+  readonly tables: readonly (TableHealthAnswer)[];
+};
+
 export type GraphsAnswer = {
   readonly graphs: readonly (ListedGraphAnswer)[];
 };
@@ -489,10 +615,47 @@ export type HistoryAnswer = {
   readonly next: string | null;
 };
 
+export type IndexHealthAnswer = {
+  readonly column: string;
+  readonly kind: string;
+  readonly rows: number;
+};
+
+export type LintAnswer = {
+  readonly branch: string;
+  readonly commit: string | null;
+  readonly errors: number;
+  readonly findings: readonly (Record<string, Json>)[];
+  readonly queries_processed: number;
+  readonly results: readonly (LintedQueryAnswer)[];
+  readonly status: string;
+};
+
+export type LintedQueryAnswer = {
+  readonly error?: string | null | undefined;
+  readonly kind: string;
+  readonly name: string;
+  readonly problems?: readonly (ProblemAnswer)[] | null | undefined;
+  readonly status: string;
+};
+
 export type ListedGraphAnswer = {
   readonly graph_id: string;
   readonly read_only: boolean;
   readonly state: string;
+};
+
+export type LoadAnswer = {
+  readonly branch: string;
+  readonly branch_created: boolean;
+  readonly commit: string | null;
+  readonly edges: Record<string, number>;
+  readonly mode: string;
+  readonly nodes: Record<string, number>;
+  readonly rejected: number;
+  readonly rejects: readonly (unknown)[];
+  readonly rejects_truncated: boolean;
+  readonly replayed: boolean;
 };
 
 export type MergeAnswer = {
@@ -505,6 +668,20 @@ export type MergeAnswer = {
   readonly nodes: Record<string, Json>;
   readonly outcome?: string | null | undefined;
   readonly target_commit: string | null;
+};
+
+export type MutationAnswer = {
+  readonly affected_edges: number;
+  readonly affected_nodes: number;
+  readonly branch: string;
+  readonly commit: string | null;
+  readonly query_name: string;
+  readonly replayed: boolean;
+};
+
+export type NamedBranchAnswer = {
+  readonly commit: string | null;
+  readonly name: string;
 };
 
 export type NeighborsAnswer = {
@@ -523,9 +700,69 @@ export type NodeTypeAnswer = {
   readonly unique: readonly (readonly (string)[])[];
 };
 
+export type OneOperationAnswer = {
+  readonly operation: OperationAnswer;
+};
+
+export type OperationAnswer = {
+  readonly actor: string;
+  readonly commit: string | null;
+  readonly ended_at: string | null;
+  readonly error: Record<string, Json> | null;
+  readonly id: string;
+  readonly kind: string;
+  readonly progress: unknown;
+  readonly result: unknown;
+  readonly started_at: string;
+  readonly state: "running" | "succeeded" | "failed" | "cancelled" | "lost";
+};
+
+export type OperationsAnswer = {
+  readonly operations: readonly (OperationAnswer)[];
+};
+
 export type PageAnswer = {
   readonly at: string | null;
   readonly offset: number;
+};
+
+export type PolicyAnswer = {
+  readonly allowed: boolean;
+  readonly asks: readonly (PolicyAskAnswer)[];
+  readonly message: string;
+  readonly rule: string | null;
+};
+
+export type PolicyAskAnswer = {
+  readonly allowed: boolean;
+  readonly rule: string | null;
+  readonly target: string;
+};
+
+export type PositionAnswer = {
+  readonly column: number;
+  readonly end_column?: number | null | undefined;
+  readonly line: number;
+  readonly text?: string | null | undefined;
+};
+
+export type ProblemAnswer = {
+  readonly code?: string | null | undefined;
+  readonly field?: string | null | undefined;
+  readonly hint?: string | null | undefined;
+  readonly message: string;
+  readonly parameter?: string | null | undefined;
+  readonly position?: PositionAnswer | null | undefined;
+};
+
+export type ProfileAnswer = {
+  readonly branch: string | null;
+  readonly commit: string | null;
+  readonly milliseconds: number;
+  readonly plan: Record<string, Json>;
+  readonly query_name: string | null;
+  readonly row_count: number;
+  readonly text: string;
 };
 
 export type PropertyAnswer = {
@@ -534,6 +771,24 @@ export type PropertyAnswer = {
   readonly name: string;
   readonly nullable: boolean;
   readonly type: string;
+};
+
+export type RecoveriesAnswer = {
+  readonly recoveries: readonly (RecoveryAnswer)[];
+};
+
+export type RecoveryAnswer = {
+  readonly created_at: string;
+  readonly for_actor: string | null;
+  readonly graph_commit_id: string;
+  readonly kind: string;
+  readonly operation_id: string;
+  readonly outcomes: readonly (TableOutcomeAnswer)[];
+  readonly writer_kind: string;
+};
+
+export type RequestsAnswer = {
+  readonly requests: readonly (RunningRequestAnswer)[];
 };
 
 export type RevisionAnswer = {
@@ -556,8 +811,46 @@ export type RowsAnswer = {
   readonly types: Record<string, string>;
 };
 
+export type RunningRequestAnswer = {
+  readonly actor: string;
+  readonly deadline_ms: number | null;
+  readonly request_id: string;
+  readonly route: string;
+  readonly since_ms: number;
+};
+
+export type SchemaAppliedAnswer = {
+  readonly applied: boolean;
+  readonly commit: string | null;
+  readonly replayed: boolean;
+  readonly step_count: number;
+  readonly steps: readonly (Record<string, Json>)[];
+  readonly supported: boolean;
+};
+
+export type SchemaPlanAnswer = {
+  readonly breaks: readonly (string)[];
+  readonly steps: readonly (Record<string, Json>)[];
+  readonly supported: boolean;
+};
+
 export type SchemaTextAnswer = {
+  readonly commit: string | null;
+  readonly hash: string;
   readonly schema_source: string;
+};
+
+export type SessionAnswer = {
+  readonly actor: string;
+  readonly expires_at: string | null;
+  readonly role: string;
+  readonly token: string;
+};
+
+export type SettingsAnswer = {
+  readonly durability: string | null;
+  readonly keep: string | null;
+  readonly lock: string | null;
 };
 
 export type SnapshotAnswer = {
@@ -566,11 +859,46 @@ export type SnapshotAnswer = {
   readonly tables: readonly (TableAnswer)[];
 };
 
+export type StoredParameterAnswer = {
+  readonly kind: string;
+  readonly name: string;
+  readonly nullable: boolean;
+};
+
+export type StoredQueriesAnswer = {
+  readonly queries: readonly (StoredQueryAnswer)[];
+};
+
+export type StoredQueryAnswer = {
+  readonly description: string | null;
+  readonly file: string;
+  readonly instruction: string | null;
+  readonly mutation: boolean;
+  readonly name: string;
+  readonly params: readonly (StoredParameterAnswer)[];
+  readonly problems: readonly (ProblemAnswer)[];
+  readonly source?: string | null | undefined;
+};
+
 export type TableAnswer = {
   readonly kind: "node" | "edge";
   readonly row_count: number;
   readonly table_key: string;
   readonly type: string;
+};
+
+export type TableHealthAnswer = {
+  readonly deleted_rows: number;
+  readonly fragments: number;
+  readonly indexes: readonly (IndexHealthAnswer)[];
+  readonly rows: number;
+  readonly table_key: string;
+};
+
+export type TableOutcomeAnswer = {
+  readonly from_version: number;
+  readonly table_key: string;
+  readonly to_version: number;
 };
 
 export type TagAnswer = {
@@ -591,25 +919,25 @@ export type TokenAnswer = {
   readonly name: string | null;
 };
 
+export type TransactionAnswer = {
+  readonly affected_edges: number;
+  readonly affected_nodes: number;
+  readonly branch: string;
+  readonly commit: string | null;
+  readonly replayed: boolean;
+  readonly steps: readonly (TransactionStepAnswer)[];
+};
+
+export type TransactionStepAnswer = {
+  readonly affected_edges: number;
+  readonly affected_nodes: number;
+  readonly query_name: string;
+};
+
 export type TypeChangesAnswer = {
   readonly deleted: number;
   readonly inserted: number;
   readonly kind: "node" | "edge";
   readonly type: string;
   readonly updated: number;
-};
-
-export type RouteError = {
-  readonly code?: string | null | undefined;
-  readonly details?: Record<string, unknown> | null | undefined;
-  readonly error: string;
-  readonly hint?: string | null | undefined;
-  readonly manifest_conflict?: Record<string, unknown> | null | undefined;
-  readonly merge_conflicts?: readonly (Record<string, unknown>)[] | null | undefined;
-  readonly position?: Record<string, unknown> | null | undefined;
-  readonly problems?: readonly (Record<string, unknown>)[] | null | undefined;
-  readonly request_id: string;
-  readonly retry_after?: number | null | undefined;
-  readonly type: string;
-  readonly violations?: readonly (Record<string, unknown>)[] | null | undefined;
 };

@@ -1,12 +1,12 @@
 /** The search box: keys of entities, names of types and stored queries, commits. */
 
 import { useRef, useState } from "preact/hooks";
-import { get, post, routePath, to } from "./api";
+import { call, read, readCatalog } from "./api";
 import { clip, titleOf } from "./format";
 import { type Moment, momentOf } from "./moment";
 import { Id, TypeName, entityPath } from "./parts";
 import { navigate, view } from "./router";
-import type { Catalog, Commit, QueryResult, StoredQuery } from "./wire";
+import type { Catalog } from "./wire";
 
 interface Found {
   readonly group: string;
@@ -83,7 +83,7 @@ export function Search({ graph }: { readonly graph: string }) {
 /** Look everywhere at once: keys, names, words, stored queries, commits. The first ten of each kind are shown. */
 async function findAll(graph: string, text: string, signal: AbortSignal): Promise<Found[]> {
   const moment = momentOf({ path: [], search: new URLSearchParams(location.search) });
-  const catalog = await get<Catalog>(routePath(graph, "/schema", { view: "catalog", ...moment }), signal);
+  const catalog = await readCatalog(graph, moment, signal);
   const lower = text.toLowerCase();
   const types = [...catalog.nodes, ...catalog.edges]
     .filter((type) => type.name.toLowerCase().includes(lower))
@@ -105,7 +105,7 @@ function toEntity(graph: string, group: string, type: string, id: string, text =
 
 async function findKeys(graph: string, catalog: Catalog, text: string, moment: Moment, signal: AbortSignal): Promise<Found[]> {
   const reads = catalog.nodes.map(async (type) => {
-    const answer = await get<QueryResult>(routePath(graph, "/rows", { type: type.name, columns: ["id"], filter: JSON.stringify({ id: text }), limit: 1, ...moment }), signal).catch(() => null);
+    const answer = await read(graph, "/rows", { type: type.name, columns: ["id"], filter: JSON.stringify({ id: text }), limit: 1, ...moment }, signal).catch(() => null);
     return (answer?.rows ?? []).map((row) => toEntity(graph, "key", type.name, String(row["id"])));
   });
   return (await Promise.all(reads)).flat();
@@ -116,7 +116,7 @@ async function findWords(graph: string, catalog: Catalog, text: string, moment: 
   const searched = catalog.nodes.flatMap((type) => type.properties.filter((each) => /^String\??$/.test(each.type) && type.indexes.some((index) => index.length === 1 && index[0] === each.name)).map((each) => ({ type: type.name, property: each.name })));
   const reads = searched.slice(0, MOST_SEARCHED).map(async ({ type, property }) => {
     const query = `query search($words: String) { match { $x: ${type} search($x.${property}, $words) } return { $x.id as id, $x.${property} as text } limit ${MOST} }`;
-    const answer = await post<QueryResult>(...to(graph, "/query", { query, params: { words: text }, ...moment }), { signal }).catch(() => null);
+    const answer = await call(graph, "/query", { query, params: { words: text }, ...moment }, { signal }).catch(() => null);
     return (answer?.rows ?? []).map((row) => toEntity(graph, property, type, String(row["id"]), clip(String(row["text"] ?? ""), 80)));
   });
   const found = new Map((await Promise.all(reads)).flat().map((each) => [each.key, each]));
@@ -124,14 +124,14 @@ async function findWords(graph: string, catalog: Catalog, text: string, moment: 
 }
 
 async function findQueries(graph: string, text: string, signal: AbortSignal): Promise<Found[]> {
-  const { queries } = await get<{ queries: StoredQuery[] }>(routePath(graph, "/queries", {}), signal).catch(() => ({ queries: [] }));
+  const { queries } = await read(graph, "/queries", {}, signal).catch(() => ({ queries: [] }));
   return queries
     .filter((query) => `${query.name} ${query.description ?? ""}`.toLowerCase().includes(text))
     .map((query) => ({ group: "query", key: query.name, shown: <code>{query.name}</code>, url: view(graph, "/query", { stored: query.name }) }));
 }
 
 async function findCommits(graph: string, text: string, signal: AbortSignal): Promise<Found[]> {
-  const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/ancestry", { limit: 200 }), signal).catch(() => ({ commits: [] }));
+  const { commits } = await read(graph, "/ancestry", { limit: 200 }, signal).catch(() => ({ commits: [] }));
   return commits
     .filter((commit) => commit.id.toLowerCase().endsWith(text) || commit.id.toLowerCase() === text || (commit.message ?? "").toLowerCase().includes(text))
     .map((commit) => ({

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, graphPath, routePath, signOut, watchServer } from "./api";
+import { get, graphPath, read, signOut, watchServer } from "./api";
 import { clip, plural, titleOf } from "./format";
 import { readAnew, useLoad } from "./loading";
 import { momentOf } from "./moment";
@@ -12,7 +12,7 @@ import { Link, type Place, navigate, setSearch, view } from "./router";
 import { Search } from "./search";
 import { WRITTEN } from "./writing";
 import { type Rows, type Theme, chooseRows, chooseTheme, chosenRows, chosenTheme } from "./theme";
-import type { Branch, Caller, Commit } from "./wire";
+import type { Caller, Commit } from "./wire";
 
 const RAIL: readonly (readonly [string, string, string | null])[] = [
   ["", "Overview", null],
@@ -132,9 +132,9 @@ function AwayBar() {
 /** Which branch and moment is looked at. A past moment tints the bar. */
 function RefBar({ graph, place }: { readonly graph: string; readonly place: Place }) {
   const moment = momentOf(place);
-  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
+  const branches = useLoad(`${graph} branches`, (signal) => read(graph, "/branches", {}, signal));
   const commits = useLoad(`${graph} ${moment.branch} ${moment.at ?? ""}`, (signal) =>
-    get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch: moment.branch, limit: 50 }), signal),
+    read(graph, "/commits", { branch: moment.branch, limit: 50 }, signal),
   );
   const listed = commits.data?.commits ?? [];
   const at = listed.findIndex((commit) => commit.id === moment.at);
@@ -225,7 +225,7 @@ function useNewCommits(graph: string, branch: string, head: string | undefined):
     if (!head) return;
     const look = async () => {
       if (document.visibilityState !== "visible") return;
-      const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch, limit: 100 })).catch(() => ({ commits: [] as Commit[] }));
+      const { commits } = await read(graph, "/commits", { branch, limit: 100 }).catch(() => ({ commits: [] as Commit[] }));
       const known = commits.findIndex((commit) => commit.id === head);
       setNewer(commits.length === 0 ? 0 : known < 0 ? commits.length : known);
     };

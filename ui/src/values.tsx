@@ -1,9 +1,8 @@
 /** Values that the graph has, offered where one is typed in. */
 
 import { useEffect, useState } from "preact/hooks";
-import { get, routePath } from "./api";
+import { read } from "./api";
 import type { Moment } from "./moment";
-import type { QueryResult } from "./wire";
 import type { Slot } from "./slots";
 
 const OFFERED = 20;
@@ -17,7 +16,7 @@ export async function findValues(graph: string, { type, property }: Slot, prefix
   if (!/^String\??$/.test(known)) return [];
   const filter = JSON.stringify([[property, ">=", prefix], [property, "<", `${prefix}\u{10FFFF}`]]);
   const entity = "from" in type ? "edge" : "node";
-  const { rows } = await get<QueryResult>(routePath(graph, "/rows", { entity, type: type.name, columns: [property], filter, limit: OFFERED, ...moment }), signal);
+  const { rows } = await read(graph, "/rows", { entity, type: type.name, columns: [property], filter, limit: OFFERED, ...moment }, signal);
   return [...new Set(rows.map((row) => String(row[property])))].sort();
 }
 

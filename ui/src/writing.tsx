@@ -1,7 +1,7 @@
 /** Writes: a key that makes a repeated request safe, a locked button, and what happened when the connection was cut. */
 
 import { useState } from "preact/hooks";
-import { Offline, get, routePath } from "./api";
+import { Offline, read } from "./api";
 import { Copy, Failure } from "./loading";
 import type { Commit } from "./wire";
 
@@ -102,7 +102,7 @@ function FateNotice({ fate }: { readonly fate: Fate }) {
 async function askFate({ graph, branch, key }: KeyedWrite): Promise<Commit | null> {
   for (let wait = 1000; ; wait = Math.min(wait * 2, 30_000)) {
     try {
-      const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch, key, limit: 1 }));
+      const { commits } = await read(graph, "/commits", { branch, key, limit: 1 });
       return commits[0] ?? null;
     } catch (error) {
       if (!(error instanceof Offline) && !isBusy(error)) return null;

@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from omnigraph.server.calls import JSON, NDJSON, TAR, Route
-from omnigraph.server.messages import ANSWERS, RequestModel
-
-_ERROR: Final = {
-    "type": "object",
-    "required": ["error", "type", "request_id"],
-    "properties": {
-        "error": {"type": "string"},
-        "code": {"type": ["string", "null"]},
-        "type": {"type": "string"},
-        "hint": {"type": "string"},
-        "position": {"type": "object"},
-        "problems": {"type": "array", "items": {"type": "object"}},
-        "violations": {"type": "array", "items": {"type": "object"}},
-        "merge_conflicts": {"type": "array", "items": {"type": "object"}},
-        "manifest_conflict": {"type": "object"},
-        "details": {"type": "object"},
-        "retry_after": {"type": "integer"},
-        "request_id": {"type": "string"},
-    },
-}
+from omnigraph.server.messages import ANSWERS, FailureAnswer, RequestModel
 
 
 def describe_route(route: Route) -> dict[str, Any]:
@@ -42,7 +23,10 @@ def describe_route(route: Route) -> dict[str, Any]:
         extra["requestBody"] = {"required": True, "content": content}
     extra["responses"] = {
         "200": {"description": "done", "content": {format_: {} for format_ in route.formats}},
-        "default": {"description": "an error", "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}},
+        "default": {
+            "description": "an error",
+            "content": {JSON: {"schema": {"$ref": "#/components/schemas/FailureAnswer"}}},
+        },
     }
     extra["security"] = [] if route.is_public else [{"token": []}]
     words = route.path.replace("graphs/{graph_id}", "graph").replace(":path", "").replace("{", "").replace("}", "")
@@ -63,7 +47,7 @@ def describe_server(app: FastAPI) -> None:
         if app.openapi_schema is None:
             found = get_openapi(title=app.title, version=app.version, routes=app.routes)
             components = found.setdefault("components", {})
-            components.setdefault("schemas", {})["Error"] = _ERROR
+            components.setdefault("schemas", {})
             components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             _describe_answers(found["paths"], components["schemas"])
             for path in cast("dict[str, dict[str, Any]]", found["paths"]).values():
@@ -77,7 +61,8 @@ def describe_server(app: FastAPI) -> None:
 
 def _describe_answers(paths: dict[str, dict[str, Any]], components: dict[str, Any]) -> None:
     """Add the types of the answers. They are built here, when a description is asked for, and not at every start."""
-    adapters = [(key, "serialization", TypeAdapter(cast("Any", answer))) for key, answer in ANSWERS.items()]
+    types = {**ANSWERS, ("default", ""): FailureAnswer}
+    adapters = [(key, "serialization", TypeAdapter(cast("Any", answer))) for key, answer in types.items()]
     schemas, definitions = TypeAdapter.json_schemas(cast("Any", adapters), ref_template="#/components/schemas/{model}")
     components.update(cast("dict[str, Any]", definitions["$defs"]))
     for method, path in ANSWERS:

@@ -1,14 +1,14 @@
 /** Who one is, what one may do here, and which rule says so. */
 
 import { useState } from "preact/hooks";
-import { get, routePath } from "../api";
+import { get, read } from "../api";
 import { exactTime } from "../format";
 import { Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { momentOf } from "../moment";
 import { Heading } from "../parts";
 import { usePlace } from "../router";
-import type { Caller } from "../wire";
+import type { Caller, Decision } from "../wire";
 
 const MEANING = {
   read: "read rows, schema, history and diffs",
@@ -27,12 +27,6 @@ type Action = keyof typeof MEANING;
 const ACTIONS = Object.keys(MEANING) as Action[];
 const TARGETED: ReadonlySet<Action> = new Set<Action>(["branch_create", "branch_delete", "branch_merge", "schema_apply"]);
 
-interface Decision {
-  readonly allowed: boolean;
-  readonly rule: string | null;
-  readonly message: string;
-}
-
 export function Access({ graph, actions }: ViewProps) {
   const { branch } = momentOf(usePlace());
   const [actor, setActor] = useState("");
@@ -40,7 +34,7 @@ export function Access({ graph, actions }: ViewProps) {
   const decisions = useLoad(`${graph} ${branch} ${actor}`, (signal) =>
     Promise.all(
       ACTIONS.map((action) =>
-        get<Decision>(routePath(graph, "/policy/explain", { action, actor: actor || null, ...(TARGETED.has(action) ? { target_branch: branch } : { branch }) }), signal).then(
+        read(graph, "/policy/explain", { action, actor: actor || null, ...(TARGETED.has(action) ? { target_branch: branch } : { branch }) }, signal).then(
           (decision) => ({ action, decision }),
           (error: Error) => {
             if (signal.aborted) throw error;

@@ -1,7 +1,7 @@
 /** Branches and tags: where they stand, and making and deleting them. */
 
 import { useState } from "preact/hooks";
-import { branchPath, get, graphPath, post, remove, routePath, to } from "../api";
+import { branchPath, call, graphPath, post, read, remove } from "../api";
 import { commandOf, option } from "../commands";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
@@ -9,10 +9,9 @@ import { Counts, Heading, Id, Time, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
 import { momentOf, reference } from "../moment";
 import { WriteButton } from "../writing";
-import type { Branch, Diff, MergeAnswer, Tag } from "../wire";
 
 export function Branches({ graph, actions }: ViewProps) {
-  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(graphPath(graph, "/branches"), signal));
+  const branches = useLoad(`${graph} branches`, (signal) => read(graph, "/branches", {}, signal));
   return (
     <>
       <Heading aside={<Link to={view(graph, "/tags")}>Tags</Link>}>Branches</Heading>
@@ -61,9 +60,9 @@ export function Branches({ graph, actions }: ViewProps) {
 
 function Beside({ graph, branch }: { readonly graph: string; readonly branch: string }) {
   const beside = useLoad(`${graph} ${branch}`, async (signal) => {
-    const { base } = await post<MergeAnswer>(...to(graph, "/merges", { source: branch, target: "main", dry_run: true }), { signal });
+    const { base } = await call(graph, "/merges", { source: branch, target: "main", dry_run: true }, { signal });
     const [ahead, behind] = await Promise.all(
-      [branch, "main"].map((side) => get<Diff>(routePath(graph, "/diff", { a: base ?? "main", b: side, view: "summary" }), signal)),
+      [branch, "main"].map((side) => read(graph, "/diff", { a: base ?? "main", b: side, view: "summary" }, signal)),
     );
     return { ahead: ahead?.summary ?? [], behind: behind?.summary ?? [] };
   });
@@ -76,7 +75,7 @@ function Beside({ graph, branch }: { readonly graph: string; readonly branch: st
 }
 
 export function Tags({ graph, actions }: ViewProps) {
-  const tags = useLoad(`${graph} tags`, (signal) => get<{ tags: Tag[] }>(graphPath(graph, "/tags"), signal));
+  const tags = useLoad(`${graph} tags`, (signal) => read(graph, "/tags", {}, signal));
   return (
     <>
       <Heading aside={<Link to={view(graph, "/branches")}>Branches</Link>}>Tags</Heading>

@@ -1,20 +1,14 @@
 /** The live feed: each commit of a branch as it comes, newest on top. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, Offline, get, routePath, send } from "../api";
+import { ApiError, Offline, read, routePath, send } from "../api";
 import { clip, count, plural } from "../format";
 import { Empty, Failure } from "../loading";
 import type { ViewProps } from "../main";
 import { momentOf } from "../moment";
 import { CommitLine, Heading, TypeName, entityPath, nameChange } from "../parts";
 import { Link, usePlace, view } from "../router";
-import type { Commit, EntityChange } from "../wire";
-
-interface Block {
-  readonly commit: Commit;
-  readonly changes: readonly EntityChange[];
-  readonly cursor: string;
-}
+import type { Block } from "../wire";
 
 const RECENT = 10;
 const KEPT = 200;
@@ -87,7 +81,7 @@ export function ChangeFeed({ graph }: ViewProps) {
 
 /** Follow a branch until the signal ends it. A cut or a drained server is resumed at the last cursor. */
 async function follow(graph: string, branch: string, signal: AbortSignal, add: (block: Block) => void, tell: (state: "live" | "waiting") => void): Promise<void> {
-  const { commits } = await get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch, limit: RECENT + 1 }), signal);
+  const { commits } = await read(graph, "/commits", { branch, limit: RECENT + 1 }, signal);
   const first = commits[RECENT];
   let cursor: string | null = null;
   let wait = 1000;

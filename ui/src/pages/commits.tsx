@@ -1,7 +1,7 @@
 /** The history: commits in lanes, and one commit with what it changed. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, graphPath, post, routePath, to } from "../api";
+import { call, get, graphPath, read } from "../api";
 import { commandOf, option } from "../commands";
 import { count, exactTime, plural, titleOf, valueText } from "../format";
 import { Empty, Failure, Show, useLoad } from "../loading";
@@ -12,7 +12,7 @@ import { Link, navigate, setSearch, usePlace, view } from "../router";
 import { chosenRows, watchLook } from "../theme";
 import { WriteButton, newKey } from "../writing";
 import { Changes } from "./diff";
-import type { Branch, Commit, Diff, MergeAnswer } from "../wire";
+import type { Commit, MergeAnswer } from "../wire";
 
 const PAGE = 200;
 const SMALL = "(max-width: 600px)";
@@ -30,9 +30,9 @@ function CommitList({ graph }: ViewProps) {
   const wanted = (search.get("find") ?? "").toLowerCase();
   const [selected, setSelected] = useState<readonly string[]>([]);
   const history = useLoad(`${graph} ${branch ?? ""} ${before ?? ""}`, (signal) =>
-    get<{ commits: Commit[]; next: string | null }>(routePath(graph, "/ancestry", { branch, before, limit: PAGE }), signal),
+    read(graph, "/ancestry", { branch, before, limit: PAGE }, signal),
   );
-  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(routePath(graph, "/branches", {}), signal));
+  const branches = useLoad(`${graph} branches`, (signal) => read(graph, "/branches", {}, signal));
   const since = search.get("since") ?? "";
   const toggle = (id: string) => setSelected((old) => (old.includes(id) ? old.filter((each) => each !== id) : [...old, id].slice(-2)));
   const [older, newer] = orderPair(history.data?.commits ?? [], selected);
@@ -163,7 +163,7 @@ function LazyCounts({ graph, id }: { readonly graph: string; readonly id: string
     watcher.observe(own.current);
     return () => watcher.disconnect();
   }, []);
-  const diff = useLoad(isSeen ? `${graph} ${id}` : null, (signal) => get<Diff>(routePath(graph, "/diff", { commit: id, view: "summary" }), signal));
+  const diff = useLoad(isSeen ? `${graph} ${id}` : null, (signal) => read(graph, "/diff", { commit: id, view: "summary" }, signal));
   return (
     <span ref={own} class="lazy-counts" title={diff.data?.summary.map((each) => `${each.type} +${each.inserted} ~${each.updated} −${each.deleted}`).join("\n")}>
       {diff.data && <Counts {...totals(diff.data.summary)} />}
@@ -238,7 +238,7 @@ function NameIt({ graph, what, commit }: { readonly graph: string; readonly what
   const [made, setMade] = useState("");
   if (name === null) return <button onClick={() => setName("")}>{what === "tag" ? "Tag it…" : "Branch from here…"}</button>;
   const command = what === "tag" ? commandOf(graph, "tag", "create", name.trim(), commit.id, ...option("--branch", commit.branch, "main")) : commandOf(graph, "branch", "create", name.trim(), "--from", commit.id);
-  const run = () => (what === "tag" ? post(...to(graph, "/tags", { name, ref: commit.id, branch: commit.branch })) : post(...to(graph, "/branches", { name, from: commit.id })));
+  const run = () => (what === "tag" ? call(graph, "/tags", { name, ref: commit.id, branch: commit.branch }) : call(graph, "/branches", { name, from: commit.id }));
   return (
     <span class="form">
       <label>
@@ -271,8 +271,7 @@ export function Revert({ graph, commit, others, onDone }: RevertProps) {
   const side = commit.parents.length > 1 && ["--side", "1"];
   const command = commandOf(graph, "revert", commit.id, ...option("--branch", commit.branch, "main"), ...(side || []), ...option("--by", by, "row"), prefers && "--theirs", ...option("-m", message));
   const request = (dry: boolean, level: "row" | "property") =>
-    post<MergeAnswer>(
-      ...to(graph, "/reverts", {
+    call(graph, "/reverts", {
         commit: commit.id,
         branch: commit.branch,
         by: level,
@@ -280,9 +279,8 @@ export function Revert({ graph, commit, others, onDone }: RevertProps) {
         numbers: "safe",
         ...(commit.parents.length > 1 ? { side: 1 } : {}),
         ...(dry ? {} : { message, if_commit: preview?.target_commit, prefer: prefers ? "theirs" : null }),
-      }),
-      dry ? {} : { headers: { "Idempotency-Key": key } },
-    );
+      },
+      dry ? {} : { headers: { "Idempotency-Key": key } });
   const look = async (level: "row" | "property") => {
     setBy(level);
     setError(null);

@@ -1,7 +1,7 @@
 /** One query at two moments, side by side: rows only in A, only in B, changed, and the same. */
 
 import { useState } from "preact/hooks";
-import { ApiError, get, post, routePath, to } from "../api";
+import { ApiError, call, readCatalog } from "../api";
 import { count, growth, parseExact, plural, valueText } from "../format";
 import { Empty, Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
@@ -23,7 +23,7 @@ export function Compare({ graph }: ViewProps) {
   const search = usePlace().search;
   const [q, p, a, b] = ["q", "p", "a", "b"].map((name) => search.get(name) ?? "") as [string, string, string, string];
   const sides = useLoad(q && a && b ? JSON.stringify([graph, q, p, a, b]) : null, async (signal) => {
-    const [catalog, ...both] = await Promise.all([get<Catalog>(routePath(graph, "/schema", { view: "catalog" }), signal), read(graph, q, p, a, signal), read(graph, q, p, b, signal)]);
+    const [catalog, ...both] = await Promise.all([readCatalog(graph, {}, signal), runAt(graph, q, p, a, signal), runAt(graph, q, p, b, signal)]);
     return { catalog, both };
   });
   return (
@@ -61,11 +61,11 @@ export function Compare({ graph }: ViewProps) {
 }
 
 /** Run the query at a reference: a branch, or what is at a tag, commit or time. */
-async function read(graph: string, query: string, params: string, reference: string, signal: AbortSignal): Promise<Side> {
+async function runAt(graph: string, query: string, params: string, reference: string, signal: AbortSignal): Promise<Side> {
   try {
     const commit = await resolveRef(graph, reference, signal);
     const body = { query, params: params ? (parseExact(params) as Record<string, Json>) : {}, limit: MOST, numbers: "safe" as const, at: commit.id };
-    const result = await post<QueryResult>(...to(graph, "/query", body), { signal }).catch((error: Error) => error);
+    const result = await call(graph, "/query", body, { signal }).catch((error: Error) => error);
     if (result instanceof Error && signal.aborted) throw result;
     return { reference, result, commit };
   } catch (error) {

@@ -1,7 +1,7 @@
 /** What differs between two moments: counts per type, entities, properties; as a list or drawn on the graph. */
 
 import { lazy, Suspense } from "preact/compat";
-import { type Query, get, graphPath, path } from "../api";
+import { read, routePath } from "../api";
 import { commandOf, curlOf } from "../commands";
 import { count, plural } from "../format";
 import { Copy, Empty, Failure, Show, useLoad, usePages } from "../loading";
@@ -10,7 +10,8 @@ import { Change, Counts, Heading, TypeName, totals } from "../parts";
 import { RefChoices, RefField } from "../refs";
 import { setSearch, usePlace } from "../router";
 import { SaveButton } from "../saving";
-import type { Diff, Side, TypeChanges } from "../wire";
+import type { Reads } from "../requests";
+import type { Side, TypeChanges } from "../wire";
 
 const Drawing = lazy(() => import("../drawing").then((m) => m.DiffDrawing));
 const PAGE = 500;
@@ -44,13 +45,13 @@ function RefPair({ graph, a, b }: { readonly graph: string; readonly a: string; 
 }
 
 /** The changes of a diff. ``query`` says what is compared. */
-export function Changes({ graph, query }: { readonly graph: string; readonly query: Query }) {
+export function Changes({ graph, query }: { readonly graph: string; readonly query: Reads["/diff"] }) {
   const search = usePlace().search;
   const type = search.get("type");
   const op = search.get("op");
   const drawn = search.get("view") === "graph";
   const key = JSON.stringify([graph, query]);
-  const summary = useLoad(key, (signal) => get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "summary" }), signal));
+  const summary = useLoad(key, (signal) => read(graph, "/diff", { ...query, view: "summary" }, signal));
   return (
     <Show of={summary} what="the differences">
       {(diff) => {
@@ -109,7 +110,7 @@ function TypeTable({ summary, chosen }: { readonly summary: readonly TypeChanges
 interface EntitiesProps {
   readonly graph: string;
   readonly diff: { readonly before: Side; readonly after: Side };
-  readonly query: Query;
+  readonly query: Reads["/diff"];
   readonly drawn: boolean;
   readonly total: number;
   readonly summary: readonly TypeChanges[];
@@ -117,14 +118,14 @@ interface EntitiesProps {
 
 function Entities({ graph, diff, query, drawn, total, summary }: EntitiesProps) {
   const pages = usePages(JSON.stringify([graph, query, drawn]), async (cursor: number | null, signal) => {
-    const found = await get<Diff>(path(graphPath(graph, "/diff"), { ...query, view: "entities", numbers: "safe", limit: drawn && cursor === null ? DRAWN : PAGE, cursor }), signal);
+    const found = await read(graph, "/diff", { ...query, view: "entities", numbers: "safe", limit: drawn && cursor === null ? DRAWN : PAGE, cursor }, signal);
     return { ...found, items: found.entities ?? [] };
   });
   return (
     <Show of={pages.first} what="the changed entities">
       {() => {
         const entities = pages.items;
-        const all = path(graphPath(graph, "/diff"), { ...query, view: "entities" });
+        const all = routePath(graph, "/diff", { ...query, view: "entities" });
         return (
           <>
             <div class={drawn ? "beside" : ""}>
@@ -146,7 +147,7 @@ function Entities({ graph, diff, query, drawn, total, summary }: EntitiesProps) 
             )}
             {pages.error && <Failure error={pages.error} />}
             <p>
-              <Copy text={commandOf(graph, "diff", ...(query["commit"] == null ? [String(query["a"]), String(query["b"])] : [diff.before.commit, diff.after.commit]))} label="Copy as command" />
+              <Copy text={commandOf(graph, "diff", ...(query.commit == null ? [query.a, query.b] : [diff.before.commit, diff.after.commit]))} label="Copy as command" />
               <SaveButton quiet label="Download all as JSON lines" url={all} options={{ headers: { Accept: LINES } }} name="diff.jsonl" command={curlOf(all, LINES, "diff.jsonl")} />
             </p>
           </>

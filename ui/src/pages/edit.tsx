@@ -1,14 +1,14 @@
 /** A form for one entity. It writes to a branch of one's own, which is then reviewed; to main only by a switch. */
 
 import { useState } from "preact/hooks";
-import { ApiError, branchPath, get, post, routePath, to } from "../api";
+import { ApiError, branchPath, call, read, readCatalog } from "../api";
 import { commandOf, option } from "../commands";
 import { parseExact, valueText } from "../format";
 import { Copy, Show, useLoad } from "../loading";
 import { navigate, view } from "../router";
 import { edgeWord } from "../slots";
 import { WriteButton, newKey } from "../writing";
-import type { Catalog, Entity, Json, Property } from "../wire";
+import type { Entity, Json, Property } from "../wire";
 
 interface EditProps {
   readonly graph: string;
@@ -37,15 +37,15 @@ export function EditForm(props: EditProps) {
   const { graph, kind, type, id, branch, actor } = props;
   const own = branch === "main" ? editBranch(actor) : branch;
   const loaded = useLoad(JSON.stringify([graph, kind, type, id, branch]), async (signal): Promise<Form> => {
-    const catalog = await get<Catalog>(routePath(graph, "/schema", { view: "catalog", branch }), signal);
+    const catalog = await readCatalog(graph, { branch }, signal);
     const entity = kind === "edge" ? "edge" : "node";
-    const read = (from: string) => get<Entity>(routePath(graph, "/entity", { entity, type, id, numbers: "safe", branch: from }), signal);
-    const { branches } = await get<{ branches: string[] }>(routePath(graph, "/branches", {}), signal);
+    const readFrom = (from: string) => read(graph, "/entity", { entity, type, id, numbers: "safe", branch: from }, signal);
+    const { branches } = await read(graph, "/branches", {}, signal);
     const continues = own !== branch && branches.includes(own);
     const edge = catalog.edges.find((each) => each.name === type);
     const node = catalog.nodes.find((each) => each.name === type);
     const properties = ((entity === "edge" ? edge : node)?.properties ?? []).filter((each) => !node?.key?.includes(each.name) && !/Blob|Vector/.test(each.type));
-    return { entity: await read(continues ? own : branch), properties, ends: edge ? [edge.from, edge.to] : null, continues };
+    return { entity: await readFrom(continues ? own : branch), properties, ends: edge ? [edge.from, edge.to] : null, continues };
   });
   return (
     <section class="panel" aria-label="Edit">
@@ -75,11 +75,11 @@ function Fields({ graph, kind, type, id, branch, form, own, close, again }: Edit
   const save = async () => {
     if (target !== branch && !form.continues) {
       // The branch begins at the state that the form shows, so nothing can come between.
-      await post(...to(graph, "/branches", { name: target, from: form.entity.commit ?? branch })).catch((error: Error) => {
+      await call(graph, "/branches", { name: target, from: form.entity.commit ?? branch }).catch((error: Error) => {
         if (!(error instanceof ApiError && error.status === 409)) throw error;
       });
     }
-    return post(...to(graph, "/mutate", { query: text, params, branch: target, message, if_commit: form.entity.commit }), { headers: { "Idempotency-Key": key } });
+    return call(graph, "/mutate", { query: text, params, branch: target, message, if_commit: form.entity.commit }, { headers: { "Idempotency-Key": key } });
   };
   const leave = () => {
     close();

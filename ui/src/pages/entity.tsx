@@ -1,7 +1,7 @@
 /** One entity: its properties, its neighbours by edge type, and its history with a way back. */
 
 import { useState } from "preact/hooks";
-import { get, routePath } from "../api";
+import { read, readCatalog, routePath } from "../api";
 import { curlOf } from "../commands";
 import { count, plural } from "../format";
 import { Empty, Failure, Show, useLoad, usePages } from "../loading";
@@ -12,7 +12,7 @@ import { Link, usePlace, view } from "../router";
 import { SaveButton } from "../saving";
 import { Revert } from "./commits";
 import { EditForm } from "./edit";
-import type { Catalog, Degree, Diff, Entity, History, HistoryEntry, Neighbours } from "../wire";
+import type { Degree, HistoryEntry } from "../wire";
 
 export function EntityView({ graph, rest, actions, actor }: ViewProps) {
   const [kind = "node", type = "", ...ids] = rest;
@@ -20,7 +20,7 @@ export function EntityView({ graph, rest, actions, actor }: ViewProps) {
   const moment = momentOf(usePlace());
   const [isEditing, setEditing] = useState(false);
   const query = { entity: kind === "edge" ? "edge" : "node", type, id, numbers: "safe", ...moment } as const;
-  const entity = useLoad(`${graph} ${kind} ${type} ${id} ${momentKey(moment)}`, (signal) => get<Entity>(routePath(graph, "/entity", query), signal));
+  const entity = useLoad(`${graph} ${kind} ${type} ${id} ${momentKey(moment)}`, (signal) => read(graph, "/entity", query, signal));
   return (
     <>
       <Heading
@@ -84,7 +84,7 @@ function NeighbourList({ graph, type, id, degree, moment }: NeighbourProps) {
   const [open, setOpen] = useState(degree.count <= 20);
   const key = open ? JSON.stringify([graph, type, id, degree.edge, degree.direction, moment]) : null;
   const pages = usePages(key, async (offset: number | null, signal) => {
-    const { nodes, next } = await get<Neighbours>(routePath(graph, "/entity/neighbors", { type, id, edge: degree.edge, direction: degree.direction, limit: MOST, offset, ...moment }), signal);
+    const { nodes, next } = await read(graph, "/entity/neighbors", { type, id, edge: degree.edge, direction: degree.direction, limit: MOST, offset, ...moment }, signal);
     return { items: nodes, next: next?.offset ?? null };
   });
   return (
@@ -138,7 +138,7 @@ const SIGNS = { inserted: ["+", "came"], updated: ["~", "changed"], deleted: ["â
 function EntityHistory({ graph, kind, type, id, branch, mayRevert, reload, at }: HistoryProps) {
   const [made, setMade] = useState<string | null>(null);
   const history = usePages(`${graph} ${kind} ${type} ${id} ${branch} ${at ?? ""} history`, async (before: string | null, signal) => {
-    const { entries, next } = await get<History>(routePath(graph, "/entity/history", { entity: kind === "edge" ? "edge" : "node", type, id, branch, at, before, limit: ENTRIES, numbers: "safe" }), signal);
+    const { entries, next } = await read(graph, "/entity/history", { entity: kind === "edge" ? "edge" : "node", type, id, branch, at, before, limit: ENTRIES, numbers: "safe" }, signal);
     return { items: entries, next };
   });
   return (
@@ -211,7 +211,7 @@ interface EntryProps {
 
 /** What can be done about one change, and how much else its commit changed. */
 function EntryActions({ graph, entry, then, mayRevert, done }: EntryProps) {
-  const diff = useLoad(entry.commit.parents.length > 0 ? `${graph} ${entry.commit.id}` : null, (signal) => get<Diff>(routePath(graph, "/diff", { commit: entry.commit.id, view: "summary" }), signal));
+  const diff = useLoad(entry.commit.parents.length > 0 ? `${graph} ${entry.commit.id}` : null, (signal) => read(graph, "/diff", { commit: entry.commit.id, view: "summary" }, signal));
   const sums = diff.data ? totals(diff.data.summary) : null;
   const others = sums ? sums.inserted + sums.updated + sums.deleted - 1 : 0;
   return (
@@ -226,7 +226,7 @@ function EntryActions({ graph, entry, then, mayRevert, done }: EntryProps) {
 /** The blobs of an entity. Reads leave them out, so the schema says which there are; each is only ever saved. */
 function Blobs({ graph, query, kind }: { readonly graph: string; readonly query: { readonly type: string; readonly id: string } & Moment; readonly kind: string }) {
   const { type, id, branch, at } = query;
-  const catalog = useLoad(`${graph} ${branch} ${at ?? ""} catalog`, (signal) => get<Catalog>(routePath(graph, "/schema", { view: "catalog", branch, at }), signal));
+  const catalog = useLoad(`${graph} ${branch} ${at ?? ""} catalog`, (signal) => readCatalog(graph, { branch, at }, signal));
   const own = (kind === "edge" ? catalog.data?.edges : catalog.data?.nodes)?.find((each) => each.name === type);
   return (
     <>

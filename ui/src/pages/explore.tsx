@@ -2,7 +2,7 @@
 
 import { lazy, Suspense } from "preact/compat";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { get, routePath } from "../api";
+import { read, readCatalog } from "../api";
 import { count, download, hueOf, valueText } from "../format";
 import { Empty, Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
@@ -11,7 +11,7 @@ import { Heading, TypeName, Value, entityPath } from "../parts";
 import { Link, setSearch, usePlace, view } from "../router";
 import type { DrawnNode } from "../drawing";
 import { type Drawn, MOST_EDGES, MOST_NODES, NOTHING, PAGE, collapse, expand, parseKey, readEdges, readRows, sample, toQueries, withoutNodes } from "../exploring";
-import type { Catalog, Entity, Row } from "../wire";
+import type { Catalog, Row } from "../wire";
 
 const Canvas = lazy(() => import("../drawing").then((m) => m.Canvas));
 
@@ -34,7 +34,7 @@ export function Explore({ graph }: ViewProps) {
   const [pins, setPins] = useState<ReadonlySet<string>>(new Set());
   const [error, setError] = useState<Error | null>(null);
   const toImage = useRef<(() => string) | null>(null);
-  const catalog = useLoad(`${graph} ${momentKey(moment)}`, (signal) => get<Catalog>(routePath(graph, "/schema", { view: "catalog", ...moment }), signal));
+  const catalog = useLoad(`${graph} ${momentKey(moment)}`, (signal) => readCatalog(graph, moment, signal));
   const known = catalog.data;
   const change = (next: Drawn) => setPast((old) => ({ before: [...old.before, old.now].slice(-50), now: next, after: [] }));
   const undo = () => setPast((old) => (old.before.length === 0 ? old : { before: old.before.slice(0, -1), now: old.before.at(-1) ?? NOTHING, after: [old.now, ...old.after] }));
@@ -244,7 +244,7 @@ interface SelectedProps {
 
 function Selected({ graph, node, moment, edges, pinned, grow, pin, hide, collapse: fold }: SelectedProps) {
   const { type, id } = parseKey(node);
-  const entity = useLoad(JSON.stringify([graph, node, moment]), (signal) => get<Entity>(routePath(graph, "/entity", { entity: "node", type, id, numbers: "safe", ...moment }), signal));
+  const entity = useLoad(JSON.stringify([graph, node, moment]), (signal) => read(graph, "/entity", { entity: "node", type, id, numbers: "safe", ...moment }, signal));
   return (
     <section class="panel" aria-label="Selected">
       <h2>

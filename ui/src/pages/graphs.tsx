@@ -6,10 +6,11 @@ import { count } from "../format";
 import { Empty, Show, useLoad } from "../loading";
 import { CommitLine, Heading } from "../parts";
 import { Link, navigate } from "../router";
-import type { Caller, GraphInfo, GraphItem } from "../wire";
+import type { GraphsAnswer } from "../requests";
+import type { Caller, GraphInfo } from "../wire";
 
 export function GraphList({ caller }: { readonly caller: Caller }) {
-  const graphs = useLoad("graphs", (signal) => get<{ graphs: GraphItem[] }>("/graphs", signal));
+  const graphs = useLoad("graphs", (signal) => get<GraphsAnswer>("/graphs", signal));
   const only = graphs.data?.graphs.length === 1 ? graphs.data.graphs[0] : undefined;
   useEffect(() => {
     if (only) navigate(`/ui/${encodeURIComponent(only.graph_id)}`, true);

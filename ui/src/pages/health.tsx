@@ -1,62 +1,29 @@
 /** For whoever keeps the server running: what is unfinished, what runs now, how compact and indexed the tables are. */
 
 import { useEffect, useState } from "preact/hooks";
-import { get, graphPath, post, remove, routePath, to } from "../api";
-import { count, exactTime, relativeTime } from "../format";
-import { Empty, Show, useLoad } from "../loading";
+import { call, graphPath, read, remove } from "../api";
+import { commandOf } from "../commands";
+import { count, exactTime, relativeTime, valueText } from "../format";
+import { Command, Copy, Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
-import { Heading, Time, TypeName } from "../parts";
+import { Heading, Id, Time, TypeName } from "../parts";
+import { Link, view } from "../router";
 import { WriteButton } from "../writing";
-import type { Json } from "../wire";
-
-interface TableHealth {
-  readonly table_key: string;
-  readonly rows: number;
-  readonly fragments: number;
-  readonly deleted_rows: number;
-  readonly indexes: readonly { readonly column: string; readonly kind: string; readonly rows: number }[];
-}
-
-interface GraphHealth {
-  readonly locks: string;
-  readonly sidecars: number;
-  readonly branches: number;
-  readonly commits: number;
-  readonly manifest_rows: number;
-  readonly last_cleanup?: string | null;
-  readonly tables: readonly TableHealth[];
-}
-
-interface Running {
-  readonly request_id: string;
-  readonly actor: string;
-  readonly route: string;
-  readonly since_ms: number;
-}
-
-interface Operation {
-  readonly id: string;
-  readonly kind: string;
-  readonly actor: string;
-  readonly state: string;
-  readonly progress: Json;
-  readonly result: Json;
-  readonly error: { readonly error?: string } | null;
-  readonly started_at: string;
-  readonly ended_at: string | null;
-}
+import type { Operation, Recovery, RunningRequest, TableHealth } from "../wire";
 
 const EVERY_MS = 2000;
+const SHOWN_OPERATIONS = 20;
+const SHOWN_RECOVERIES = 50;
 /** Requests that are done in no time only flicker; those of this page are among them. */
 const SHORT_MS = 1000;
 
 export function HealthView({ graph, actions }: ViewProps) {
-  const health = useLoad(`${graph} health`, (signal) => get<GraphHealth>(routePath(graph, "/health", {}), signal));
-  const recoveries = useLoad(`${graph} recoveries`, (signal) => get<{ recoveries: Record<string, Json>[] }>(routePath(graph, "/recoveries", {}), signal));
+  const health = useLoad(`${graph} health`, (signal) => read(graph, "/health", {}, signal));
+  const recoveries = useLoad(`${graph} recoveries`, (signal) => read(graph, "/recoveries", {}, signal));
   const work = useLoad(`${graph} work`, async (signal) => {
     const [requests, operations] = await Promise.all([
-      get<{ requests: Running[] }>(routePath(graph, "/requests", {}), signal),
-      get<{ operations: Operation[] }>(routePath(graph, "/operations", {}), signal),
+      read(graph, "/requests", {}, signal),
+      read(graph, "/operations", {}, signal),
     ]);
     return { requests: requests.requests.filter((each) => each.since_ms >= SHORT_MS), operations: operations.operations };
   });
@@ -87,7 +54,7 @@ export function HealthView({ graph, actions }: ViewProps) {
           <h2>Operations</h2>
           {actions.has("admin") && <Upkeep graph={graph} started={work.reload} operations={work.data?.operations ?? []} />}
           <Show of={work} what="the operations">
-            {({ operations }) => (operations.length === 0 ? <Empty command="omnigraph optimize">Upkeep that was started here or over HTTP is listed for seven days.</Empty> : <OperationList graph={graph} operations={operations} changed={work.reload} />)}
+            {({ operations }) => (operations.length === 0 ? <Empty command={commandOf(graph, "optimize")}>Upkeep that was started here or over HTTP is listed for seven days.</Empty> : <OperationList graph={graph} operations={operations} changed={work.reload} />)}
           </Show>
         </section>
         <section>
@@ -100,14 +67,47 @@ export function HealthView({ graph, actions }: ViewProps) {
           <h2>Recoveries</h2>
           <p class="muted">Writes whose process died, and how another one finished them.</p>
           <ul class="rows">
-            {recoveries.data.recoveries.slice(0, 50).map((each) => (
-              <li>
-                <code>{JSON.stringify(each)}</code>
+            {recoveries.data.recoveries.slice(0, SHOWN_RECOVERIES).map((each) => (
+              <li key={each.operation_id}>
+                <RecoveryLine graph={graph} recovery={each} />
               </li>
             ))}
+            {recoveries.data.recoveries.length > SHOWN_RECOVERIES && (
+              <li>
+                <span class="muted">The newest {SHOWN_RECOVERIES} of {count(recoveries.data.recoveries.length)}; all of them:</span> <Command text={commandOf(graph, "commit", "list", "--recoveries")} />
+              </li>
+            )}
           </ul>
         </>
       )}
+    </>
+  );
+}
+
+const ENDS: Readonly<Record<string, string>> = {
+  RolledForward: "finished",
+  RolledBack: "rolled back",
+  OrphanedBranchDiscarded: "its branch was discarded",
+  DriftDiscarded: "its drift was discarded",
+  TornDiscarded: "discarded: a power cut had torn it",
+};
+
+/** How a write whose process died was ended, and in which tables. */
+function RecoveryLine({ graph, recovery }: { readonly graph: string; readonly recovery: Recovery }) {
+  return (
+    <>
+      <strong>{recovery.writer_kind}</strong> of {recovery.for_actor ?? "nobody"} <span class={recovery.kind === "RolledForward" ? "came" : "changed"}>{ENDS[recovery.kind] ?? recovery.kind}</span>{" "}
+      <Link to={view(graph, `/commits/${recovery.graph_commit_id}`)}>
+        <Id id={recovery.graph_commit_id} />
+      </Link>{" "}
+      <span class="muted">
+        <Time time={recovery.created_at} />
+      </span>{" "}
+      {recovery.outcomes.map((outcome) => (
+        <span class="name" title={`version ${outcome.from_version} → ${outcome.to_version}`}>
+          {outcome.table_key}
+        </span>
+      ))}
     </>
   );
 }
@@ -121,7 +121,7 @@ function Fact({ name, value, isBad = false }: { readonly name: string; readonly 
   );
 }
 
-function RequestTable({ graph, requests, done }: { readonly graph: string; readonly requests: readonly Running[]; readonly done: () => void }) {
+function RequestTable({ graph, requests, done }: { readonly graph: string; readonly requests: readonly RunningRequest[]; readonly done: () => void }) {
   return (
     <table class="compact wide">
       <caption class="hidden">Running requests</caption>
@@ -146,9 +146,10 @@ function RequestTable({ graph, requests, done }: { readonly graph: string; reado
 }
 
 function OperationList({ graph, operations, changed }: { readonly graph: string; readonly operations: readonly Operation[]; readonly changed: () => void }) {
+  const [isWhole, setWhole] = useState(false);
   return (
     <ul class="rows">
-      {operations.slice(0, 20).map((each) => (
+      {operations.slice(0, isWhole ? undefined : SHOWN_OPERATIONS).map((each) => (
         <li key={each.id}>
           <details>
             <summary>
@@ -157,7 +158,7 @@ function OperationList({ graph, operations, changed }: { readonly graph: string;
                 {each.actor}, {relativeTime(each.started_at)}
               </span>
             </summary>
-            <pre class="plan">{each.error?.error ?? JSON.stringify(each.result ?? each.progress, null, 2)}</pre>
+            <pre class="plan">{whatCame(each)}</pre>
           </details>
           {each.state === "running" && (
             <button class="quiet" onClick={() => void remove(graphPath(graph, `/operations/${each.id}`)).then(changed, changed)}>
@@ -166,8 +167,20 @@ function OperationList({ graph, operations, changed }: { readonly graph: string;
           )}
         </li>
       ))}
+      {!isWhole && operations.length > SHOWN_OPERATIONS && (
+        <li>
+          <button class="quiet" onClick={() => setWhole(true)}>
+            Show all {count(operations.length)}
+          </button>
+        </li>
+      )}
     </ul>
   );
+}
+
+/** What an operation gave so far, or why it failed. */
+function whatCame({ error, result, progress }: Operation): string {
+  return error ? valueText(error["error"]) : JSON.stringify(result ?? progress, null, 2);
 }
 
 /** Upkeep. What removes something shows first what it would remove. */
@@ -175,7 +188,7 @@ function Upkeep({ graph, started, operations }: { readonly graph: string; readon
   const [preview, setPreview] = useState<{ readonly kind: "cleanup" | "repair"; readonly id: string } | null>(null);
   const [keep, setKeep] = useState("100");
   const start = (kind: "index" | "optimize" | "verify" | "cleanup" | "repair", args: Record<string, unknown> = {}) =>
-    post<{ operation: Operation }>(...to(graph, "/operations", { kind, args }));
+    call(graph, "/operations", { kind, args });
   const argumentsOf = (kind: "cleanup" | "repair") => (kind === "cleanup" ? { keep: Number(keep) } : {});
   const shown = preview && operations.find((each) => each.id === preview.id);
   return (
@@ -199,14 +212,23 @@ function Upkeep({ graph, started, operations }: { readonly graph: string; readon
             }}
           />
         ))}
+        <details class="menu">
+          <summary>Copy as…</summary>
+          <div>
+            {(["index", "optimize", "verify", "cleanup", "repair"] as const).map((kind) => (
+              <Copy text={commandOf(graph, kind, ...(kind === "cleanup" ? ["--keep", keep] : []))} label={`omnigraph ${kind}`} />
+            ))}
+          </div>
+        </details>
       </div>
       {preview && (
         <section class="notice">
           <strong>What {preview.kind} would do</strong>
-          <pre class="plan">{shown?.result ? JSON.stringify(shown.result, null, 2) : (shown?.error?.error ?? "looking…")}</pre>
+          <pre class="plan">{shown && shown.state !== "running" ? whatCame(shown) : "looking…"}</pre>
           {shown?.state === "succeeded" && (
             <WriteButton
               label={`${preview.kind} now`}
+              command={commandOf(graph, preview.kind, ...(preview.kind === "cleanup" ? ["--keep", keep] : []), "--yes")}
               run={() => start(preview.kind, { ...argumentsOf(preview.kind), confirm: true })}
               done={() => {
                 setPreview(null);

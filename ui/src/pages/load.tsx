@@ -1,7 +1,7 @@
 /** Load a file of records: check first, then onto a branch. */
 
 import { useState } from "preact/hooks";
-import { branchPath, get, graphPath, path, post, routePath } from "../api";
+import { branchPath, graphPath, path, post, read } from "../api";
 import { commandOf } from "../commands";
 import { count, plural } from "../format";
 import { Failure, useLoad } from "../loading";
@@ -10,13 +10,7 @@ import { Heading, TypeName } from "../parts";
 import { Link, view } from "../router";
 import { WriteButton, newKey } from "../writing";
 import { sum } from "./graphs";
-import type { Branch } from "../wire";
-
-interface LoadAnswer {
-  readonly commit: string | null;
-  readonly nodes: Record<string, number>;
-  readonly edges: Record<string, number>;
-}
+import type { LoadAnswer } from "../wire";
 
 const MODES = [
   ["merge", "change what is there, add what is not"],
@@ -34,7 +28,7 @@ export function LoadView({ graph, actions }: ViewProps) {
   const [isChecking, setChecking] = useState(false);
   const [isOver, setOver] = useState(false);
   const [key, setKey] = useState(newKey);
-  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(routePath(graph, "/branches", {}), signal));
+  const branches = useLoad(`${graph} branches`, (signal) => read(graph, "/branches", {}, signal));
   if (!actions.has("change")) {
     return (
       <>

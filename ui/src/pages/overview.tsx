@@ -1,6 +1,6 @@
 /** A graph at a glance: rows per type, branches that are ahead of main, the newest commits. */
 
-import { branchPath, get, post, routePath, to } from "../api";
+import { branchPath, call, read } from "../api";
 import { commandOf } from "../commands";
 import { count, plural } from "../format";
 import { Empty, Show, useLoad } from "../loading";
@@ -9,22 +9,18 @@ import { momentKey, momentOf, momentQuery } from "../moment";
 import { CommitLine, Counts, Heading, TypeName, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
 import { edgeWord } from "../slots";
-import type { Branch, Commit, Diff, MergeAnswer, StoredQuery } from "../wire";
-
-interface Tables {
-  readonly tables: readonly { readonly kind: "node" | "edge"; readonly type: string; readonly row_count: number }[];
-}
+import type { StoredQuery } from "../wire";
 
 const SHOWN_BRANCHES = 20;
 
 export function Overview({ graph, actions }: ViewProps) {
   const moment = momentOf(usePlace());
-  const tables = useLoad(`${graph} ${momentKey(moment)} tables`, (signal) => get<Tables>(routePath(graph, "/snapshot", momentQuery(moment)), signal));
+  const tables = useLoad(`${graph} ${momentKey(moment)} tables`, (signal) => read(graph, "/snapshot", momentQuery(moment), signal));
   const commits = useLoad(`${graph} ${momentKey(moment)}`, (signal) =>
-    get<{ commits: Commit[] }>(routePath(graph, "/commits", { branch: moment.branch, limit: 200 }), signal),
+    read(graph, "/commits", { branch: moment.branch, limit: 200 }, signal),
   );
-  const branches = useLoad(`${graph} branches`, (signal) => get<{ items: Branch[] }>(routePath(graph, "/branches", {}), signal));
-  const stored = useLoad(`${graph} queries`, (signal) => get<{ queries: StoredQuery[] }>(routePath(graph, "/queries", {}), signal).catch(() => ({ queries: [] })));
+  const branches = useLoad(`${graph} branches`, (signal) => read(graph, "/branches", {}, signal));
+  const stored = useLoad(`${graph} queries`, (signal) => read(graph, "/queries", {}, signal).catch(() => ({ queries: [] })));
   return (
     <>
       <Heading>{graph}</Heading>
@@ -123,10 +119,10 @@ function sample(edge: string): string {
 }
 
 function AheadOfMain({ graph, branch, mayMerge }: { readonly graph: string; readonly branch: string; readonly mayMerge: boolean }) {
-  const ahead = useLoad(`${graph} ${branch} ahead`, (signal) => post<MergeAnswer>(...to(graph, "/merges", { source: branch, target: "main", dry_run: true }), { signal }));
+  const ahead = useLoad(`${graph} ${branch} ahead`, (signal) => call(graph, "/merges", { source: branch, target: "main", dry_run: true }, { signal }));
   const isMerged = ahead.data?.outcome?.startsWith("already") ?? false;
   const diff = useLoad(ahead.data && !isMerged ? `${graph} ${branch} ${ahead.data.base ?? ""}` : null, async (signal) => {
-    const found = await get<Diff>(routePath(graph, "/diff", { a: ahead.data?.base ?? "main", b: branch, view: "summary" }), signal);
+    const found = await read(graph, "/diff", { a: ahead.data?.base ?? "main", b: branch, view: "summary" }, signal);
     return found.summary;
   });
   const conflicts = ahead.data?.conflicts.length ?? 0;

@@ -2,7 +2,7 @@
 
 import { lazy, Suspense } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, graphPath, post, routePath, to } from "../api";
+import { call, get, graphPath, read, readCatalog } from "../api";
 import { count, download, parseExact, plural } from "../format";
 import { toCommand, toCurl, toPython } from "../commands";
 import { Copy, Empty, Failure, useLoad } from "../loading";
@@ -44,8 +44,8 @@ interface Frame {
 export function QueryView({ graph }: ViewProps) {
   const place = usePlace();
   const moment = momentOf(place);
-  const catalog = useLoad(`${graph} ${momentKey(moment)} catalog`, (signal) => get<Catalog>(routePath(graph, "/schema", { view: "catalog", ...moment }), signal));
-  const stored = useLoad(`${graph} queries`, (signal) => get<{ queries: StoredQuery[] }>(routePath(graph, "/queries", {}), signal).catch(() => ({ queries: [] })));
+  const catalog = useLoad(`${graph} ${momentKey(moment)} catalog`, (signal) => readCatalog(graph, moment, signal));
+  const stored = useLoad(`${graph} queries`, (signal) => read(graph, "/queries", {}, signal).catch(() => ({ queries: [] })));
   const [given, setGiven] = useState({ text: place.search.get("q") ?? sessionStorage.getItem(`${DRAFT} ${graph}`) ?? "" });
   const [text, setText] = useState(given.text);
   const [values, setValues] = useState<Record<string, string>>(() => readParams(place.search.get("p")));
@@ -72,8 +72,9 @@ export function QueryView({ graph }: ViewProps) {
     const frame = { number: replaces ?? numbers.current, kind, ...asked, offset, pinned: replaces !== null && (frames.find((each) => each.number === replaces)?.pinned ?? false), result: null, plan: null, error: null };
     const body = { query: asked.text, params: asked.params, branch: asked.moment.branch, at: asked.moment.at };
     try {
-      if (kind === "query") put({ ...frame, result: await post<QueryResult>(...to(graph, "/query", { ...body, limit: PAGE, offset, numbers: "safe" }), { signal: controller.signal }) }, replaces);
-      else put({ ...frame, plan: (await post<{ plan?: string }>(...to(graph, kind === "explain" ? "/explain" : "/profile", body), { signal: controller.signal })).plan ?? "" }, replaces);
+      if (kind === "query") put({ ...frame, result: await call(graph, "/query", { ...body, limit: PAGE, offset, numbers: "safe" }, { signal: controller.signal }) }, replaces);
+      else if (kind === "explain") put({ ...frame, plan: (await call(graph, "/explain", body, { signal: controller.signal })).plan }, replaces);
+      else put({ ...frame, plan: (await call(graph, "/profile", body, { signal: controller.signal })).text }, replaces);
     } catch (error) {
       if (!controller.signal.aborted) put({ ...frame, error: error as Error }, replaces);
     } finally {
@@ -89,14 +90,14 @@ export function QueryView({ graph }: ViewProps) {
   };
   const named = place.search.get("stored");
   useEffect(() => {
-    if (named) void get<{ source: string }>(graphPath(graph, `/queries/${encodeURIComponent(named)}`)).then(({ source }) => open(source), () => undefined);
+    if (named) void readSource(graph, named).then(open, () => undefined);
   }, [named]);
   useEffect(() => {
     const kind = place.search.get("frame");
     if (place.search.get("q")) void run(kind === "explain" || kind === "profile" ? kind : "query", { text, params, moment });
   }, [momentKey(moment)]);
   const lint = async (): Promise<readonly Problem[]> => {
-    const answer = await post<{ results: { problems?: Problem[] }[] }>(...to(graph, "/lint", { query: text, branch: moment.branch, at: moment.at }));
+    const answer = await call(graph, "/lint", { query: text, branch: moment.branch, at: moment.at });
     return answer.results.flatMap((each) => each.problems ?? []);
   };
   const asked = { graph, query: text, params, moment };
@@ -149,6 +150,11 @@ export function QueryView({ graph }: ViewProps) {
       </div>
     </>
   );
+}
+
+/** The text of a stored query. */
+async function readSource(graph: string, name: string): Promise<string> {
+  return (await get<StoredQuery>(graphPath(graph, `/queries/${encodeURIComponent(name)}`))).source ?? "";
 }
 
 function readParams(text: string | null): Record<string, string> {
@@ -289,7 +295,7 @@ function Downloads({ graph, frame, result }: { readonly graph: string; readonly 
 }
 
 function StoredQueries({ graph, queries, open }: { readonly graph: string; readonly queries: readonly StoredQuery[]; readonly open: (text: string) => void }) {
-  const show = async (name: string) => open((await get<{ source: string }>(graphPath(graph, `/queries/${encodeURIComponent(name)}`))).source);
+  const show = async (name: string) => open(await readSource(graph, name));
   return (
     <aside class="stored">
       <h2>Stored queries</h2>

@@ -1,7 +1,7 @@
 /** Review a branch: what it changes, whether it can be merged, conflicts to decide, and the merge. */
 
 import { useState } from "preact/hooks";
-import { branchPath, get, graphPath, post, remove, routePath, to } from "../api";
+import { branchPath, call, graphPath, post, read, remove } from "../api";
 import { commandOf, option } from "../commands";
 import { download, parseExact, plural, valueText } from "../format";
 import { Copy, Empty, Show, useLoad } from "../loading";
@@ -11,7 +11,7 @@ import { Link, navigate, usePlace, view } from "../router";
 import { Table } from "../table";
 import { WriteButton, newKey } from "../writing";
 import { Changes } from "./diff";
-import type { Conflict, Json, MergeAnswer, QueryResult, StoredQuery } from "../wire";
+import type { Conflict, Json, MergeAnswer, QueryResult } from "../wire";
 
 const DECISIONS = "decisions.json";
 
@@ -23,7 +23,7 @@ export function Review({ graph, rest, actions }: ViewProps) {
   const branch = rest.join("/");
   const into = usePlace().search.get("into") || "main";
   const preview = useLoad(`${graph} ${branch} ${into}`, (signal) =>
-    post<MergeAnswer>(...to(graph, "/merges", { source: branch, target: into, dry_run: true, numbers: "safe" }), { signal }),
+    call(graph, "/merges", { source: branch, target: into, dry_run: true, numbers: "safe" }, { signal }),
   );
   return (
     <>
@@ -82,17 +82,15 @@ function MergePanel({ graph, branch, into, answer, mayMerge, mayDelete, reload }
     );
   }
   const run = () =>
-    post<MergeAnswer>(
-      ...to(graph, "/merges", {
+    call(graph, "/merges", {
         source: branch,
         target: into,
         message,
         if_commit: answer.target_commit,
         delete_branch: deletes && mayDelete,
         ...(conflicts.length > 0 ? { resolve: toResolution(conflicts, choices) } : {}),
-      }),
-      { headers: { "Idempotency-Key": key } },
-    );
+      },
+      { headers: { "Idempotency-Key": key } });
   const command = commandOf(graph, "merge", branch, ...option("--into", into, "main"), ...option("--resolve", conflicts.length > 0 ? DECISIONS : null), deletes && mayDelete && "--delete-branch", ...option("-m", message));
   return (
     <section class="panel">
@@ -272,7 +270,7 @@ function namesOf(conflict: Conflict): string[] {
 /** Stored queries whose names begin with check_: no rows is good. */
 function Checks({ graph, branch }: { readonly graph: string; readonly branch: string }) {
   const checks = useLoad(`${graph} ${branch} checks`, async (signal) => {
-    const { queries } = await get<{ queries: StoredQuery[] }>(routePath(graph, "/queries", {}), signal).catch(() => ({ queries: [] }));
+    const { queries } = await read(graph, "/queries", {}, signal).catch(() => ({ queries: [] }));
     const wanted = queries.filter((query) => query.name.startsWith("check_") && !query.mutation);
     return Promise.all(
       wanted.map(async (query) => {

@@ -2,7 +2,7 @@
 
 import { lazy, Suspense } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, get, post, routePath, to } from "../api";
+import { ApiError, call, read, readCatalog, readSchemaText } from "../api";
 import { commandOf } from "../commands";
 import { count, titleOf } from "../format";
 import { Failure, Show, useLoad } from "../loading";
@@ -12,19 +12,9 @@ import { CommitLine, Heading, TypeName } from "../parts";
 import { Link, setSearch, usePlace, view } from "../router";
 import { SchemaPicture } from "../schema-picture";
 import { WriteButton, newKey } from "../writing";
-import type { Catalog, Commit, Json, Problem } from "../wire";
+import type { Catalog, EdgeType, Json, Plan, Problem } from "../wire";
 
 const SchemaEditor = lazy(() => import("../schema-editor").then((m) => m.SchemaEditor));
-
-interface Plan {
-  readonly supported: boolean;
-  readonly steps: readonly Record<string, Json>[];
-  readonly breaks?: readonly Json[];
-}
-
-interface Tables {
-  readonly tables: readonly { readonly kind: string; readonly type: string; readonly row_count: number }[];
-}
 
 export function SchemaView({ graph, actions }: ViewProps) {
   const place = usePlace();
@@ -33,9 +23,9 @@ export function SchemaView({ graph, actions }: ViewProps) {
   const key = `${graph} ${momentKey(moment)}`;
   const loaded = useLoad(key, async (signal) => {
     const [catalog, source, tables] = await Promise.all([
-      get<Catalog>(routePath(graph, "/schema", { view: "catalog", ...moment }), signal),
-      get<{ schema_source: string }>(routePath(graph, "/schema", { ...moment }), signal),
-      get<Tables>(routePath(graph, "/snapshot", { ...moment }), signal),
+      readCatalog(graph, moment, signal),
+      readSchemaText(graph, moment, signal),
+      read(graph, "/snapshot", { ...moment }, signal),
     ]);
     return { catalog, text: source.schema_source, rows: new Map(tables.tables.map((table) => [`${table.kind}:${table.type}`, table.row_count])) };
   });
@@ -97,11 +87,11 @@ const LOOKED_AT = 50;
 function SchemaHistory({ graph, moment }: { readonly graph: string; readonly moment: Moment }) {
   const [isOpen, setOpen] = useState(false);
   const found = useLoad(isOpen ? `${graph} ${momentKey(moment)} schemas` : null, async (signal) => {
-    const { commits, next } = await get<{ commits: Commit[]; next: string | null }>(routePath(graph, "/commits", { branch: moment.branch, limit: LOOKED_AT }), signal);
+    const { commits, next } = await read(graph, "/commits", { branch: moment.branch, limit: LOOKED_AT }, signal);
     const hashes: string[] = [];
     const texts: string[] = [];
     for (const commit of commits) {
-      const found = await get<{ hash: string; schema_source: string }>(routePath(graph, "/schema", { branch: moment.branch, at: commit.id }), signal);
+      const found = await readSchemaText(graph, { branch: moment.branch, at: commit.id }, signal);
       hashes.push(found.hash);
       texts.push(found.schema_source);
     }
@@ -159,13 +149,13 @@ function TypeDetails({ catalog, type, rows }: { readonly catalog: Catalog; reado
           <>
             <dt>leads</dt>
             <dd>
-              <TypeLink name={edge.from} /> → <TypeLink name={edge.to} />
+              <TypeLink name={edge.from} /> → <TypeLink name={edge.to} />, {describeCardinality(edge)}
             </dd>
           </>
         )}
         {node && <Sets title="key" sets={node.key ? [node.key] : []} />}
-        {node && <Sets title="unique" sets={node.unique} />}
-        {node && <Sets title="indexes" sets={node.indexes} />}
+        <Sets title="unique" sets={found.unique} />
+        <Sets title="indexes" sets={found.indexes} />
         {node && <Sets title="implements" sets={node.implements.map((each) => [each])} />}
       </dl>
       <div class="scroll" tabIndex={0}>
@@ -195,6 +185,13 @@ function TypeDetails({ catalog, type, rows }: { readonly catalog: Catalog; reado
       </div>
     </section>
   );
+}
+
+/** How many edges may begin at a node. */
+function describeCardinality({ from, cardinality: { minimum, maximum } }: EdgeType): string {
+  if (minimum === 0 && maximum === null) return "any number";
+  const most = maximum === null ? "" : minimum === maximum ? "" : ` and at most ${maximum}`;
+  return `${minimum === maximum ? "exactly" : "at least"} ${minimum}${most} for each ${from}`;
 }
 
 function TypeLink({ name }: { readonly name: string }) {
@@ -242,7 +239,7 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
     setError(null);
     setPlan(null);
     try {
-      setPlan(await post<Plan>(...to(graph, "/schema/plan", { schema_source: draft })));
+      setPlan(await call(graph, "/schema/plan", { schema_source: draft }));
     } catch (failed) {
       setError(failed as Error);
     }
@@ -279,12 +276,12 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
           </table>
           </div>
           {plan.steps.length === 0 && <p>It changes nothing.</p>}
-          {(plan.breaks ?? []).length > 0 && <p class="went">Stored queries that would break: {(plan.breaks ?? []).map(String).join(", ")}</p>}
+          {plan.breaks.length > 0 && <p class="went">Stored queries that would break: {plan.breaks.join(", ")}</p>}
           {mayApply && plan.supported && plan.steps.length > 0 && (
             <WriteButton
               label="Change the schema"
               command={commandOf(graph, "schema", "apply", "new.pg")}
-              run={() => post(...to(graph, "/schema/apply", { schema_source: draft, if_commit: commit }), { headers: { "Idempotency-Key": key } })}
+              run={() => call(graph, "/schema/apply", { schema_source: draft, if_commit: commit }, { headers: { "Idempotency-Key": key } })}
               asks={{ graph, branch: "main", key }}
               done={() => {
                 setDraft(null);
@@ -301,10 +298,10 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
 /** What is wrong with a schema: planning it says so. */
 async function findProblems(graph: string, text: string): Promise<readonly Problem[]> {
   try {
-    await post(...to(graph, "/schema/plan", { schema_source: text }));
+    await call(graph, "/schema/plan", { schema_source: text });
     return [];
   } catch (error) {
-    return error instanceof ApiError ? (error.body.problems ?? []) : [];
+    return error instanceof ApiError ? (error.body.problems ?? []).filter((problem) => typeof problem !== "string") : [];
   }
 }
 

@@ -3,7 +3,7 @@
 Nothing here opens a graph.
 """
 
-from omnigraph.server.messages.answers import ANSWERS
+from omnigraph.server.messages.answer_table import ANSWERS
 from omnigraph.server.messages.bodies import JSON, media_type_of, parse_query_string, read_json, save_upload
 from omnigraph.server.messages.idempotency import KEY_HEADER, read_write_key
 from omnigraph.server.messages.requests import (
@@ -43,6 +43,7 @@ from omnigraph.server.messages.wire import (
     write_csv_rows,
     write_ndjson,
 )
+from omnigraph.server.messages.work_answers import FailureAnswer
 
 __all__ = [
     "ANSWERS",
@@ -53,6 +54,7 @@ __all__ = [
     "WIRE_VERSION",
     "Count",
     "CountedStream",
+    "FailureAnswer",
     "Fields",
     "Milliseconds",
     "NoFields",

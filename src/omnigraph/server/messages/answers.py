@@ -6,8 +6,7 @@ tests of the server compare every answer with its type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal, NotRequired
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -278,9 +277,25 @@ class NodeTypeAnswer(TypedDict):
     properties: list[PropertyAnswer]
 
 
+class CardinalityAnswer(TypedDict):
+    """How many edges of a type may begin at a node; no maximum is null."""
+
+    minimum: int
+    maximum: int | None
+
+
 EdgeTypeAnswer = TypedDict(
     "EdgeTypeAnswer",
-    {"name": str, "from": str, "to": str, "description": str | None, "properties": list[PropertyAnswer]},
+    {
+        "name": str,
+        "from": str,
+        "to": str,
+        "cardinality": CardinalityAnswer,
+        "unique": list[list[str]],
+        "indexes": list[list[str]],
+        "description": str | None,
+        "properties": list[PropertyAnswer],
+    },
 )
 
 
@@ -297,6 +312,8 @@ class SchemaTextAnswer(TypedDict):
     """A schema as it was written."""
 
     schema_source: str
+    hash: str
+    commit: str | None
 
 
 class ConflictAnswer(TypedDict):
@@ -326,27 +343,3 @@ class MergeAnswer(TypedDict):
     conflicts: list[ConflictAnswer]
     branch_deleted: NotRequired[bool]
     branch_kept: NotRequired[str | None]
-
-
-_G: Final = "/graphs/{graph_id}"
-ANSWERS: Final[Mapping[tuple[str, str], object]] = {
-    ("get", "/whoami"): CallerAnswer,
-    ("get", "/graphs"): GraphsAnswer,
-    ("get", _G): GraphAnswer,
-    ("get", f"{_G}/snapshot"): SnapshotAnswer,
-    ("get", f"{_G}/commits"): CommitsAnswer,
-    ("get", f"{_G}/commits/{{commit}}"): CommitAnswer,
-    ("get", f"{_G}/ancestry"): CommitsAnswer,
-    ("get", f"{_G}/branches"): BranchesAnswer,
-    ("get", f"{_G}/tags"): TagsAnswer,
-    ("get", f"{_G}/diff"): DiffAnswer,
-    ("get", f"{_G}/rows"): RowsAnswer,
-    ("get", f"{_G}/entity"): EntityAnswer,
-    ("get", f"{_G}/entity/neighbors"): NeighborsAnswer,
-    ("get", f"{_G}/entity/history"): HistoryAnswer,
-    ("get", f"{_G}/schema"): CatalogAnswer | SchemaTextAnswer,
-    ("post", f"{_G}/query"): RowsAnswer,
-    ("post", f"{_G}/merges"): MergeAnswer,
-    ("post", f"{_G}/reverts"): MergeAnswer,
-}
-"""The answers by method and path, as the description names them. What is not here is described by its page only."""

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-YQYWDUEZ.js";import"./chunk-QFTGEROM.js";import"./chunk-OPZTEZQT.js";import"./chunk-XANIBW6H.js";import"./chunk-SLCI6Q7Z.js";import"./chunk-BF7WKAX5.js";import"./chunk-YWASS5WD.js";import"./chunk-SQE76S5B.js";export{b as Changes,a as DiffView};
