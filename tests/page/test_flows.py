@@ -102,6 +102,8 @@ def test_a_query_is_mended_run_and_shared(site: Site, visit: Visit) -> None:
     link = page.url
     page.get_by_role("button", name="Explain").click()
     expect(page.get_by_label(re.compile("Frame")).get_by_text("explain", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Profile").click()
+    expect(page.get_by_label(re.compile("Frame"))).to_contain_text(re.compile(r"Scan \$t: Trial.* ms"))
     other = visit("curator")
     other.goto(link)
     expect(other.get_by_role("table", name="Rows of t").get_by_role("cell", name="tri-101")).to_be_visible()

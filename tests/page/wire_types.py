@@ -74,11 +74,9 @@ def _write_interface(name: str, entries: Mapping[str, str]) -> str:
 
 def _write_answer(operation: Schema) -> str:
     """Return the type of a successful answer as JSON; ``unknown`` if it is not described."""
-    answers = cast("Mapping[str, Schema]", operation["responses"])
-    content = cast(
-        "Mapping[str, Schema]", next((answers[code].get("content", {}) for code in answers if code[0] == "2"), {})
-    )
-    return _write_type(cast("Schema", content.get("application/json", {}).get("schema", {})), 1)
+    answer = cast("Schema", operation["responses"].get("200", {}))
+    described = cast("Schema", answer.get("content", {}).get("application/json", {}))
+    return _write_type(described.get("schema", {}), 1)
 
 
 def _write_query(operation: Schema) -> str:
