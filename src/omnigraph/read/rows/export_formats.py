@@ -32,7 +32,7 @@ PIECE_BYTES: Final = 16 * 1024 * 1024
 def read_export_rows(rows: TypeRows, fetch: Callable[[Table, str, pa.RecordBatch], Values]) -> Iterator[pa.RecordBatch]:
     """Yield all rows in all columns of their table; ``fetch`` reads the blobs of a column."""
     columns, blobs = arrow_schema(rows.type).names, set(blob_properties_of(rows.type))
-    for batch in rows.read(columns, with_address=bool(blobs)):
+    for batch in rows.read(columns, with_address=bool(blobs), one_by_one=True):
         for piece in _split_batch(batch, blobs):
             if rows.table is None or not blobs:
                 yield piece

@@ -18,13 +18,12 @@ from lance.fragment import FragmentMetadata, LanceFragment
 
 from omnigraph.storage.columns import Rows, column_of
 from omnigraph.storage.lance_internals import DeletionFile, identify_data_file, read_deletions, read_field_ids
-from omnigraph.storage.tables.table import ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
+from omnigraph.storage.tables.table import BYTES_AT_ONCE, ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 
 _ROWS_AT_ONCE: Final = 8192
 _ROWS_LISTED: Final = 4096
-_BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 _FEW: Final = 16
 """Up to one row in this many is fetched individually; for more the whole fragment is read."""
 
@@ -247,9 +246,9 @@ def _scan_fragments(
             filter=filter_,
             with_row_address=True,
             batch_size=_ROWS_AT_ONCE,
-            batch_size_bytes=_BYTES_AT_ONCE,
+            batch_size_bytes=BYTES_AT_ONCE,
             batch_readahead=1,
-            io_buffer_size=2 * _BYTES_AT_ONCE,
+            io_buffer_size=2 * BYTES_AT_ONCE,
         ).to_batches()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 import lance
 import pyarrow as pa
@@ -46,6 +46,8 @@ ROW_UPDATED_AT = "_row_last_updated_at_version"
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
 _MAX_LISTINGS = 10
+BYTES_AT_ONCE: Final = 16 << 20
+"""About how large a batch of rows is, where memory must not depend on the width of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +225,8 @@ class Table:
         """Stream rows; projection, filter and limit are pushed down. Row versions can be read as columns.
 
         ``after_fragment`` skips fragments up to that id, so only what was written later is read. ``in_fragments``
-        reads only those fragments. ``one_by_one`` reads one fragment after another: slower on an object store, but
-        memory does not grow with the number of fragments.
+        reads only those fragments. ``one_by_one`` reads one fragment after another, in batches of bounded size: slower
+        on an object store, but memory does not grow with the number of fragments, nor with the width of their rows.
         """
         if columns is None and self.lag.hidden:
             columns = self.schema.names
@@ -242,6 +244,9 @@ class Table:
                 with_row_id=with_row_id,
                 with_row_address=with_row_address,
                 fragment_readahead=1 if one_by_one else None,
+                batch_size_bytes=BYTES_AT_ONCE if one_by_one else None,
+                # Unbounded, Lance reads up to 2 GiB ahead of whoever takes the rows.
+                io_buffer_size=2 * BYTES_AT_ONCE if one_by_one else None,
             ).to_reader()
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
