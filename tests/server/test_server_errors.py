@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -20,7 +21,7 @@ from omnigraph.server.access.gate import ROLE_ACTIONS
 from omnigraph.server.admission import Admission
 from omnigraph.server.errors import find_status
 from omnigraph.server.routes import ROUTES
-from omnigraph.server.work_threads import run_in_thread, run_watched
+from omnigraph.server.work_threads import has_left, run_in_thread, run_watched
 from tests.server.client import Client, error_of
 from tests.server.conftest import LIMITS, Serve
 
@@ -235,6 +236,18 @@ def test_a_client_that_goes_away_cancels_its_work(runner: asyncio.Runner) -> Non
         runner.run(run_watched(receive, deadline, work))
 
 
+def test_whether_a_client_has_left_is_known_at_once(runner: asyncio.Runner) -> None:
+    async def receive_nothing() -> dict[str, object]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def receive_the_end() -> dict[str, object]:
+        return {"type": "http.disconnect"}
+
+    assert not runner.run(has_left(receive_nothing))
+    assert runner.run(has_left(receive_the_end))
+
+
 def test_who_is_cancelled_still_waits_for_the_work(runner: asyncio.Runner) -> None:
     """The work uses what its caller holds: an upload, a turn."""
     goes_on, order = threading.Event(), list[str]()
@@ -280,6 +293,23 @@ def test_one_actor_cannot_take_all_turns(runner: asyncio.Runner) -> None:
                     pass
             async with admission.admit_write("bob", "brain", "dev", 60):
                 pass
+
+    runner.run(scenario())
+
+
+def test_slow_reads_of_one_actor_leave_threads_to_others(runner: asyncio.Runner) -> None:
+    async def scenario() -> None:
+        admission = Admission(Limits(read_threads=4, read_wait_ms=1))
+        async with AsyncExitStack() as running:
+            for _ in range(3):
+                await running.enter_async_context(admission.admit_read("ann"))
+            with pytest.raises(TooManyRequests, match="busy with other reads"):
+                async with admission.admit_read("ann"):
+                    pass
+            async with admission.admit_read("bob"):
+                pass
+        async with admission.admit_read("ann"):
+            pass
 
     runner.run(scenario())
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,10 +43,12 @@ class Admission:
 
     limits: Limits
     _reads: Counter[str] = field(default_factory=Counter[str])
+    _controls: Counter[str] = field(default_factory=Counter[str])
     _writes: Counter[str] = field(default_factory=Counter[str])
     _subscribers: Counter[str] = field(default_factory=Counter[str])
     _branches: defaultdict[tuple[str, str], _BranchQueue] = field(init=False)
     _read_slots: asyncio.Semaphore = field(init=False)
+    _actor_slots: defaultdict[str, asyncio.Semaphore] = field(init=False)
     _write_slots: asyncio.Semaphore = field(init=False)
     _stream_slots: defaultdict[str, asyncio.Semaphore] = field(init=False)
     _failures: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict[str, deque[float]](deque))
@@ -54,6 +56,9 @@ class Admission:
     def __post_init__(self) -> None:
         limits = self.limits
         self._read_slots = asyncio.Semaphore(limits.read_threads)
+        # One actor's slow queries leave a quarter of the threads to others.
+        share = limits.read_threads - limits.read_threads // 4
+        self._actor_slots = defaultdict(lambda: asyncio.Semaphore(share))
         self._write_slots = asyncio.Semaphore(limits.write_threads)
         self._branches = defaultdict(lambda: _BranchQueue(asyncio.Semaphore(limits.branch_writers)))
         self._stream_slots = defaultdict(lambda: asyncio.Semaphore(limits.exports))
@@ -61,14 +66,21 @@ class Admission:
     @asynccontextmanager
     async def admit_read(self, actor: str) -> AsyncGenerator[None]:
         """Wait for a thread that reads."""
-        async with self._count(self._reads, actor, self.limits.actor_reads), self._slot(self._read_slots, "reads"):
+        slots = (self._actor_slots[actor], self._read_slots)
+        async with self._count(self._reads, actor, self.limits.actor_reads), self._hold(slots, "reads"):
+            yield
+
+    @asynccontextmanager
+    async def admit_control(self, actor: str) -> AsyncGenerator[None]:
+        """Count a request about the server itself. It waits for nobody."""
+        async with self._count(self._controls, actor, self.limits.actor_reads):
             yield
 
     @asynccontextmanager
     async def admit_stream(self, actor: str, graph_id: str) -> AsyncGenerator[None]:
         """Wait for one of the streams of a graph."""
-        slots = self._stream_slots[graph_id]
-        async with self._count(self._reads, actor, self.limits.actor_reads), self._slot(slots, "streams"):
+        slots = (self._stream_slots[graph_id],)
+        async with self._count(self._reads, actor, self.limits.actor_reads), self._hold(slots, "streams"):
             yield
 
     @asynccontextmanager
@@ -86,8 +98,7 @@ class Admission:
             raise TooManyRequests(f"{queue.waiting} writers wait for branch '{branch}'", _to_retry(expected))
         async with (
             self._count(self._writes, actor, self.limits.actor_writes),
-            self._slot(queue.slots, "writes", queue),
-            self._slot(self._write_slots, "writes", queue),
+            self._hold((queue.slots, self._write_slots), "writes", queue),
         ):
             began = time.monotonic()
             try:
@@ -125,28 +136,37 @@ class Admission:
                 del counts[actor]
 
     @asynccontextmanager
-    async def _slot(
-        self, slots: asyncio.Semaphore, kind: str, queue: _BranchQueue | None = None
+    async def _hold(
+        self, slots: tuple[asyncio.Semaphore, ...], kind: str, queue: _BranchQueue | None = None
     ) -> AsyncGenerator[None]:
-        wait_ms = self.limits.read_wait_ms if queue is None else self.limits.write_wait_ms
-        waiting = _BranchQueue(slots) if queue is None else queue
-        waiting.waiting += 1
+        held: list[asyncio.Semaphore] = []
         try:
-            if slots.locked():
-                async with asyncio.timeout(wait_ms / 1000):
-                    await slots.acquire()
-            else:
-                # It does not wait, and needs no clock.
-                await slots.acquire()
+            await self._take(slots, held, kind, queue)
+            yield
+        finally:
+            for each in held:
+                each.release()
+
+    async def _take(
+        self, slots: tuple[asyncio.Semaphore, ...], held: list[asyncio.Semaphore], kind: str, queue: _BranchQueue | None
+    ) -> None:
+        """Take all of the slots in their order, within one time. ``held`` are those that were taken."""
+        wait_ms = self.limits.read_wait_ms if queue is None else self.limits.write_wait_ms
+        # Who does not wait needs no clock.
+        must_wait = any(each.locked() for each in slots)
+        if queue is not None:
+            queue.waiting += 1
+        try:
+            async with asyncio.timeout(wait_ms / 1000) if must_wait else nullcontext():
+                for each in slots:
+                    await each.acquire()
+                    held.append(each)
         except TimeoutError:
             expected = 1.0 if queue is None else queue.expect_wait()
             raise TooManyRequests(f"the server is busy with other {kind}", _to_retry(expected)) from None
         finally:
-            waiting.waiting -= 1
-        try:
-            yield
-        finally:
-            slots.release()
+            if queue is not None:
+                queue.waiting -= 1
 
 
 def _to_retry(seconds: float) -> int:

@@ -28,8 +28,9 @@ UPLOADS: Final = (NDJSON, TAR)
 EVENTS: Final = "text/event-stream"
 BYTES: Final = "application/octet-stream"
 
-Kind: TypeAlias = Literal["read", "write", "stream", "feed"]
-"""What a request is to the limits. A feed waits for others, for as long as its client likes."""
+Kind: TypeAlias = Literal["read", "write", "stream", "feed", "control"]
+"""What a request is to the limits. A feed waits for others, for as long as its client likes. A control looks at the
+server itself and waits for nobody: who cannot see and cancel slow queries while they run cannot end them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
+from time import monotonic
 from typing import Final, cast
 
 import orjson
@@ -19,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from omnigraph.deadlines import MOST_SECONDS, Deadline
-from omnigraph.errors import MergeConflicts, OmniGraphError, ParameterError
+from omnigraph.errors import Cancelled, MergeConflicts, OmniGraphError, ParameterError
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.query_limits import QueryLimits, limit_queries
 from omnigraph.server.access import Gate, Token, require_types_asked
@@ -62,11 +63,13 @@ from omnigraph.server.negotiation import (
 )
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.tracing import trace_work
-from omnigraph.server.work_threads import run_in_thread, run_watched
+from omnigraph.server.work_threads import has_left, run_in_thread, run_watched
 from omnigraph.write.commit import make_write_key
 
 _TIMEOUT_HEADER: Final = "omnigraph-timeout-ms"
 _NO_FIELDS: Final = NoFields()
+_PATIENCE_SECONDS: Final = 0.05
+"""How long a request waits for its turn before somebody looks whether its client is still there."""
 
 
 async def answer_request(route: Route, request: Request, hosting: Hosting) -> Response:
@@ -156,7 +159,10 @@ async def _perform(route: Route, request: Request, receive: Receive, call: Serve
     graph_id = None if call.hosted is None else call.hosted.id
     try:
         async with AsyncExitStack() as admitted:
+            asked = monotonic()
             await admitted.enter_async_context(_admit(route, call, accept, seconds))
+            if monotonic() - asked > _PATIENCE_SECONDS and await has_left(receive):
+                raise Cancelled
             hosting.running[deadline] = RunningRequest(name, graph_id, call.token.actor, route.path, seconds)
             admitted.callback(hosting.running.pop, deadline, None)
             answer, body, etag = await run_watched(receive, deadline, lambda: _work(route, call, deadline))
@@ -318,6 +324,8 @@ def _admit(route: Route, call: ServerCall, accept: str, seconds: float) -> Abstr
     if kind == "write" and call.hosted is not None:
         branch = getattr(call.body, "branch", None) or getattr(call.query, "branch", None) or MAIN
         return admission.admit_write(actor, call.hosted.id, str(branch), seconds)
+    if kind == "control":
+        return admission.admit_control(actor)
     if call.hosted is not None and kind == "feed":
         return admission.admit_subscriber(call.hosted.id)
     if call.hosted is not None and (kind == "stream" or accept != JSON):

@@ -110,6 +110,14 @@ async def run_in_thread(function: Callable[[], Value]) -> Value:
     return await job.wait()
 
 
+async def has_left(receive: Receive) -> bool:
+    """Return whether the client of a request that was read to its end has gone away. Does not wait."""
+    with CancelScope() as scope:
+        scope.cancel()
+        return (await receive())["type"] == "http.disconnect"
+    return False
+
+
 async def run_watched(receive: Receive, deadline: Deadline, function: Callable[[], Value]) -> Value:
     """Run a function in a thread. If the client goes away meanwhile, cancel the deadline."""
     loop = asyncio.get_running_loop()

@@ -159,9 +159,9 @@ ROUTES: Final = (
     Route("GET", "/healthz", get_health, PUBLIC),
     Route("GET", "/readyz", get_readiness, PUBLIC),
     Route("POST", "/session", begin_session, PUBLIC, body=SessionFields),
-    Route("GET", "/whoami", get_caller, ANY_TOKEN),
-    Route("GET", "/metrics", get_metrics, ask_server(Action.ADMIN), formats=(METRICS_TYPE,)),
-    Route("GET", "/graphs", list_graphs, ask_server(Action.GRAPH_LIST)),
+    Route("GET", "/whoami", get_caller, ANY_TOKEN, "control"),
+    Route("GET", "/metrics", get_metrics, ask_server(Action.ADMIN), "control", formats=(METRICS_TYPE,)),
+    Route("GET", "/graphs", list_graphs, ask_server(Action.GRAPH_LIST), "control"),
     Route("GET", "/graphs/{graph_id}", get_graph, ask_graph(Action.READ, "hide")),
     Route("GET", "/graphs/{graph_id}/snapshot", get_snapshot, ask_place(types="hide"), query=ReadPlace),
 )

@@ -288,11 +288,11 @@ _LONGEST_ID: Final = 64
 _G: Final = "/graphs/{graph_id}"
 ROUTES: Final = (
     Route("POST", f"{_G}/operations", start_operation, ask_graph(Action.ADMIN), body=OperationFields),
-    Route("GET", f"{_G}/operations", list_all_operations, ask_graph(Action.READ)),
-    Route("GET", f"{_G}/operations/{{operation}}", get_one_operation, ask_graph(Action.READ)),
-    Route("DELETE", f"{_G}/operations/{{operation}}", cancel_operation, ask_graph(Action.READ)),
-    Route("GET", f"{_G}/requests", list_running_requests, ask_graph(Action.READ)),
-    Route("DELETE", f"{_G}/requests/{{request}}", cancel_running_request, ask_graph(Action.READ)),
+    Route("GET", f"{_G}/operations", list_all_operations, ask_graph(Action.READ), "control"),
+    Route("GET", f"{_G}/operations/{{operation}}", get_one_operation, ask_graph(Action.READ), "control"),
+    Route("DELETE", f"{_G}/operations/{{operation}}", cancel_operation, ask_graph(Action.READ), "control"),
+    Route("GET", f"{_G}/requests", list_running_requests, ask_graph(Action.READ), "control"),
+    Route("DELETE", f"{_G}/requests/{{request}}", cancel_running_request, ask_graph(Action.READ), "control"),
     Route("GET", f"{_G}/health", describe_graph_health, ask_graph(Action.ADMIN), query=HealthFields),
     Route("GET", f"{_G}/settings", get_kept_settings, ask_graph(Action.ADMIN)),
     Route("POST", f"{_G}/settings", change_kept_settings, ask_graph(Action.ADMIN), "write", body=SettingsFields),
