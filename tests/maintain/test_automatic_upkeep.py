@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -408,3 +410,27 @@ def test_requests_to_tables_do_not_grow_with_history_on_s3(s3_location: Location
     assert min(min(requests) for requests in again.values()) > 0
     assert {pieces: len(set(requests)) for pieces, requests in again.items()} == dict.fromkeys(again, 1)
     assert omnigraph.open(graph.uri, "ro", storage_options=s3_location.options()).verify().findings == ()
+
+
+# Upkeep that reads without end, and does not begin anew once it is told to stop.
+ENDLESS = """
+import sys, threading, omnigraph
+from omnigraph.deadlines import check_deadline
+from omnigraph.maintain import upkeep
+began = threading.Event()
+def read(manifest, branch):
+    while True:
+        began.set()
+        check_deadline()
+        graph.snapshot().table("Port").count_rows("code LIKE '%a%'")
+upkeep.do_upkeep, upkeep.SECONDS_AT_CLOSE = read, 0.1
+graph = omnigraph.open(sys.argv[1])
+graph._do_in_background().request("main", ["node:Port"])
+began.wait()
+"""
+
+
+def test_a_process_that_ends_meanwhile_ends_well(young: Graph) -> None:
+    """A thread in the middle of Lance would make it abort."""
+    ended = subprocess.run([sys.executable, "-c", ENDLESS, young.uri], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -74,6 +76,37 @@ def test_a_token_revoked_and_a_stop_that_waits_for_work(graph_path: Path, tmp_pa
         assert answered == "200 [{'c.name': 'ulm'}]\n"
         assert server.process.wait(WAIT) == 0
         assert kept.actor == "act-ines"
+
+
+# A query that reads without end, and does not look whether it shall stop.
+ENDLESS = """
+import sys
+from omnigraph.cli.app import main
+from omnigraph.graph import Graph
+def query(self, *args, **kwargs):
+    print("it began", file=sys.stderr, flush=True)
+    while True:
+        self.snapshot().table("node:Person").count_rows("name LIKE '%a%'")
+Graph.query = query
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_second_signal_leaves_work_and_says_so(graph_path: Path) -> None:
+    with start_server(graph=graph_path, program=ENDLESS) as server, server.client() as http:
+
+        def ask() -> None:
+            with suppress(httpx.TransportError):
+                http.post("/graphs/brain/query", json={"query": "query q() { match { $c: City } return { $c.name } }"})
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        server.wait_for("it began")
+        server.process.send_signal(signal.SIGTERM)
+        while httpx.get(f"{server.url}/readyz", timeout=WAIT).status_code == 200:
+            pass
+        assert server.stop() == 2
+        asking.join(WAIT)
 
 
 def test_zero_configuration_and_a_taken_port(graph_path: Path) -> None:

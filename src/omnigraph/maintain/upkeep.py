@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Final
 from weakref import WeakSet
 
+from omnigraph.deadlines import Deadline
 from omnigraph.errors import OmniGraphError
 from omnigraph.maintain.automatic_cleanup import clean_up_if_due
 from omnigraph.maintain.optimize import CompactionOperation
@@ -31,6 +32,10 @@ _log = logging.getLogger("omnigraph")
 
 SECONDS_AT_CLOSE: Final = 2.0
 """How long closing a graph waits for upkeep. What is not done by then is done after a later commit."""
+
+
+_SECONDS_TO_STOP: Final = 10.0
+"""How long the end of the process waits for the piece of work that was begun last."""
 
 
 def do_upkeep(manifest: Manifest, branch: str) -> frozenset[str]:
@@ -88,6 +93,8 @@ class BackgroundUpkeep:
         self._patience: dict[tuple[str, str], int] = {}
         """How many further commits are waited for, by branch and table, after nothing could be done."""
         self._thread: threading.Thread | None = None
+        self._deadline = Deadline()
+        """Cancelled when the process ends."""
         self._guard = threading.Lock()
         _running.add(self)
 
@@ -117,6 +124,14 @@ class BackgroundUpkeep:
         if thread is not None and thread is not threading.current_thread():
             thread.join(max(0.0, seconds))
 
+    def stop(self, seconds: float) -> None:
+        """Stop at the next piece of work, and wait for that, but not longer than this."""
+        with self._guard:
+            self._waiting.clear()
+            self._wants_cleanup = False
+        self._deadline.cancel()
+        self.join(seconds)
+
     def _must_wait(self, branch: str, table_key: str) -> bool:
         left = self._patience.pop((branch, table_key), 0)
         if left > 1:
@@ -143,7 +158,8 @@ class BackgroundUpkeep:
 
     def _do(self, branch: str) -> frozenset[str]:
         try:
-            return do_upkeep(self._manifest, branch)
+            with self._deadline:
+                return do_upkeep(self._manifest, branch)
         except OmniGraphError as error:
             # Nobody waits for it: a later commit starts it again.
             _log.info("upkeep of branch '%s' is put off: %s", branch, error)
@@ -151,7 +167,8 @@ class BackgroundUpkeep:
 
     def _clean_up(self) -> None:
         try:
-            clean_up_if_due(self._manifest, self._keep)
+            with self._deadline:
+                clean_up_if_due(self._manifest, self._keep)
         except OmniGraphError as error:
             _log.info("automatic cleanup is put off: %s", error)
 
@@ -161,7 +178,12 @@ _running: WeakSet[BackgroundUpkeep] = WeakSet()
 
 @atexit.register
 def _join_all() -> None:
-    """Wait for upkeep when the process ends without closing its graphs."""
+    """Wait for upkeep when the process ends without closing its graphs, and then stop it.
+
+    A thread that returns from Lance while the interpreter ends makes the process abort.
+    """
     until = monotonic() + SECONDS_AT_CLOSE
     for each in tuple(_running):
         each.join(until - monotonic())
+    for each in tuple(_running):
+        each.stop(_SECONDS_TO_STOP)

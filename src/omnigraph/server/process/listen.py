@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -54,7 +55,7 @@ def serve(
     """Serve until a signal comes. ``announce`` is given lines for people: the address, and how to sign in.
 
     ``read_settings`` reads a configuration that is followed; where there are several workers it can be pickled, and
-    ``log`` says how they log. Returns 0, or 2 if work had to be left.
+    ``log`` says how they log. Returns 0; if work had to be left, the process ends with 2.
     """
     if settings.workers > 1:
         assert read_settings is not None, "workers read their settings themselves"
@@ -67,7 +68,7 @@ def serve(
         with _follow_changes(hosting):
             _announce_start(settings, served, listener, hosting.run, token, announce)
             server.run([listener])
-        return server.exit_code
+        return _DRAINED
     finally:
         hosting.close()
 
@@ -102,7 +103,7 @@ def _run_worker(job: WorkerJob, listener: socket.socket, take_server: Callable[[
         take_server(server)
         with _follow_changes(hosting):
             server.run([listener])
-        return server.exit_code
+        return _DRAINED
     finally:
         hosting.close()
 
@@ -178,6 +179,8 @@ def _follow_changes(hosting: Hosting) -> Generator[None]:
         is_over.set()
         wake.set()
         signal.signal(signal.SIGHUP, before)
+        # A thread that returns from Lance while the interpreter ends makes the process abort.
+        follower.join(_EXTRA_SECONDS)
 
 
 class _DrainingServer(uvicorn.Server):
@@ -190,7 +193,6 @@ class _DrainingServer(uvicorn.Server):
         self._is_worker = is_worker
         self._loop: asyncio.AbstractEventLoop | None = None
         self._drain: asyncio.Task[None] | None = None
-        self.exit_code = _DRAINED
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Remember the loop, which signals wake up."""
@@ -221,8 +223,21 @@ class _DrainingServer(uvicorn.Server):
             end = monotonic() + _EXTRA_SECONDS
             while self._hosting.traffic.requests and monotonic() < end and not self.force_exit:
                 await asyncio.sleep(_POLL_SECONDS)
-        if self._hosting.traffic.requests:
-            self.exit_code = _WORK_LEFT
-            self.force_exit = True
-            print(f"{self._hosting.traffic.requests} requests were left", file=sys.stderr)  # noqa: T201
+        self.force_exit = self.force_exit or self._hosting.traffic.requests > 0
         self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop to serve. If work is left, end the process: the loop would wait for its threads.
+
+        A thread that returns from Lance while the interpreter ends makes the process abort.
+        """
+        await super().shutdown(sockets)
+        left = self._hosting.traffic.requests
+        if not left:
+            return
+        self._hosting.close()
+        print(f"{left} requests were left", file=sys.stderr)  # noqa: T201
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_WORK_LEFT)
