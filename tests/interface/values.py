@@ -162,6 +162,7 @@ VALUES: Mapping[str, Values] = {
     "columns": LISTS,
     "batch": NUMBERS,
     "commit_each": (True, False),
+    "changed_since": (None, "main", "june", "2020-01-01", "nowhere", ""),
     "by": ("row", "property", "column"),
     "dry_run": (True, False),
     "prefer": (None, "ours", "theirs", "mine"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import EmbeddingError, ReadOnly
+from tests import crash
 from tests.graphs import rows_of
 from tests.read.search.embedding_server import Answer, ReceivedRequest, serve_embeddings, vectors
+from tests.spark.drivers import Java, java_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,3 +53,29 @@ def test_a_failed_call_is_made_once_and_others_are_kept(tmp_path: Path, spark: S
             opened.embed("Paper", batch=1)
     assert len(server.asked) == 7
     assert [row["code"] for row in rows_of(graph, "Paper") if row["gist"] is None] == ["p3"]
+
+
+def embed_and_die(java: Java, root: Path, url: str) -> None:
+    """Fill vectors in front of the Java of all tests, two in a commit, in a driver that may die."""
+    graph = og.open(root, embed={"provider": "openai-compatible", "url": url})
+    graph.spark(java.session()).embed("Paper", batch=1, texts_per_commit=2)
+
+
+def test_a_killed_driver_pays_again_only_for_what_was_in_flight(tmp_path: Path, spark: SparkSession) -> None:
+    make_papers(tmp_path / "papers.og")
+
+    def respond(asked: ReceivedRequest, number: int) -> Answer:
+        del number
+        return vectors([[1.0, 0.0, 0.0, 2.0] for _ in asked.texts])
+
+    with serve_embeddings(respond) as server:
+        # The fourth staged change is that of the second commit, whose texts were sent already.
+        crash.kill_at(embed_and_die, (java_of(spark), tmp_path / "papers.og", server.url), 8, "before")
+        graph = og.open(tmp_path / "papers.og", embed={"provider": "openai-compatible", "url": server.url})
+        missing = [row["code"] for row in rows_of(graph, "Paper") if row["gist"] is None]
+        assert 0 < len(missing) < 7
+        with graph.spark(spark) as opened:
+            assert opened.embed("Paper", batch=1).embedded == {"gist": len(missing)}
+    sent = Counter(text for asked in server.asked for text in asked.texts)
+    assert set(sent) == {f"title {n}" for n in range(7)}
+    assert sum(sent.values()) <= 9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from omnigraph.read.search.embedding import EmbeddingSettings, create_embedder
 from omnigraph.write.commit.section import CommitOptions
 from omnigraph.write.embed import EmbedPace, EmbedResult, embed, embed_in_tasks
 from omnigraph.write.executor import LOCAL
+from tests import crash
 from tests.graphs import rows_of, written
 from tests.read.search.embedding_server import Answer, ReceivedRequest, serve_embeddings, vectors
 from tests.write.mutation.interleaving import meanwhile
@@ -210,6 +212,63 @@ def test_types_that_have_nothing_to_embed(papers: Graph) -> None:
         fill(papers, batch=0)
 
 
+# --------------------------------------------------------------------------------------------- texts that changed
+
+
+def set_title(graph: Graph, code: str, title: str, branch: str = "main") -> None:
+    text = "query q($c: String, $t: String) { update Paper set { title: $t } where code = $c }"
+    graph.mutate(text, params={"c": code, "t": title}, branch=branch)
+
+
+def test_vectors_of_texts_that_changed_are_made_again(papers: Graph) -> None:
+    (commit,) = fill(papers).commits
+    set_title(papers, "p0", "new")
+    set_title(papers, "p1", "new")
+    set_title(papers, "p1", "title 1")
+    set_title(papers, "done", "new")
+    papers.mutate('query q() { update Paper set { pages: 9 } where code = "p2" }')
+    papers.load([{"type": "Paper", "data": {"code": "p3", "title": "own", "gist": [0, 1, 0, 0]}}], mode="update")
+    papers.mutate('query q() { delete Paper where code = "p4" }')
+    assert fill(papers).embedded["gist"] == 0
+    result = embed(papers._manifest, papers.schema, "Paper", settings=MOCK, changed_since=commit.id, batch=2)
+    # The text of p1 is the old one again; nobody kept a hash, so it is sent, and its vector stays the same.
+    assert result.embedded["gist"] == 3
+    expected = {**EXPECTED, "p0": mock("new"), "done": mock("new"), "p3": [0, 1, 0, 0]}
+    assert gists(papers) == {code: vector for code, vector in expected.items() if code != "p4"}
+    again = embed(papers._manifest, papers.schema, "Paper", settings=MOCK, changed_since=result.commits[-1].id)
+    assert again.commits == ()
+
+
+def test_a_vector_that_was_made_between_two_changes_is_outdated(papers: Graph) -> None:
+    (commit,) = fill(papers).commits
+    set_title(papers, "p0", "second")
+    embed(papers._manifest, papers.schema, "Paper", settings=MOCK, changed_since=commit.id)
+    assert gists(papers)["p0"] == mock("second")
+    # Since the first commit text and vector changed, but the text came last.
+    set_title(papers, "p0", "third")
+    found = embed(papers._manifest, papers.schema, "Paper", settings=MOCK, changed_since=commit.id)
+    assert (found.embedded["gist"], gists(papers)["p0"]) == (1, mock("third"))
+    assert embed(papers._manifest, papers.schema, "Paper", settings=MOCK, changed_since=commit.id).commits == ()
+
+
+def test_texts_that_changed_on_a_branch_and_meanwhile(papers: Graph) -> None:
+    fill(papers)
+    papers.create_branch("june")
+    papers.create_tag("filled")
+    set_title(papers, "p0", "new", "june")
+    set_title(papers, "p1", "new", "june")
+    terms = CommitOptions("june")
+    with meanwhile(lambda: set_title(papers, "p1", "newer", "june"), "table.stage"):
+        found = embed(papers._manifest, papers.schema, "Paper", terms, settings=MOCK, changed_since="filled")
+    assert (found.embedded["gist"], found.skipped) == (1, 1)
+    assert (gists(papers, "june")["p0"], gists(papers, "june")["p1"]) == (mock("new"), mock("title 1"))
+    assert gists(papers) == EXPECTED
+    found = embed(papers._manifest, papers.schema, "Paper", terms, settings=MOCK, changed_since="filled")
+    assert (found.embedded["gist"], gists(papers, "june")["p1"]) == (1, mock("newer"))
+    with pytest.raises(NotFound):
+        embed(papers._manifest, papers.schema, "Paper", terms, settings=MOCK, changed_since="nowhere")
+
+
 # --------------------------------------------------------------------------------------------- in tasks
 
 
@@ -246,3 +305,30 @@ def test_vectors_that_were_paid_for_are_committed_before_a_failure_is_told(paper
         assert caught.value.details["embedded"] == {"gist": 3}
         assert fill_in_tasks(papers, EmbedPace(), settings).embedded == {"gist": 2}
     assert [len(asked.texts) for asked in server.asked] == [2, 2, 1, 2]
+
+
+def embed_and_die(root: Path, url: str) -> None:
+    """Fill vectors two at a time, each two in a commit, in a process that may die."""
+    graph = omnigraph.open(root)
+    fill_in_tasks(graph, EmbedPace(texts_per_commit=2), EmbeddingSettings("openai-compatible", url))
+
+
+def test_killed_anywhere_no_text_is_sent_twice_but_those_in_flight(papers: Graph) -> None:
+    def respond(asked: ReceivedRequest, number: int) -> Answer:
+        del number
+        return vectors([[1.0, 0.0, 0.0, float(len(text))] for text in asked.texts])
+
+    template = Path(papers.uri)
+    with serve_embeddings(respond) as server:
+        steps = crash.record(embed_and_die, crash.fresh_copy(template), server.url)
+        for number, when in crash.some_crashes(steps):
+            server.asked.clear()
+            root = crash.fresh_copy(template)
+            crash.kill_at(embed_and_die, (root, server.url), number, when)
+            crash.run(embed_and_die, root, server.url)
+            sent = Counter(text for asked in server.asked for text in asked.texts)
+            assert set(sent) == {f"title {n}" for n in range(5)}
+            twice = [text for text, count in sent.items() if count > 1]
+            assert (max(sent.values()) <= 2, len(twice) <= 2) == (True, True), (when, steps[number - 1], sent)
+            found = omnigraph.open(root, mode="ro")
+            assert [code for code, gist in gists(found).items() if gist is None] == ["untitled", "blank"]

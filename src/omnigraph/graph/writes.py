@@ -182,11 +182,15 @@ class WriteVerbs(GraphBase):
         branch: str = MAIN,
         batch: int = TEXTS_PER_EMBEDDING_CALL,
         commit_each: bool = False,
+        changed_since: str | None = None,
         actor: str | None = None,
         key: commit.Key = None,
         timeout: Timeout = None,
     ) -> EmbedResult:
         """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch.
+
+        ``changed_since``, a commit, a tag or a time, also replaces vectors that are older than their texts: those whose
+        text changed after it, and that did not change themselves since.
 
         Examples:
             >>> graph.embed("Paper")  # doctest: +SKIP
@@ -195,7 +199,7 @@ class WriteVerbs(GraphBase):
         self._check_writable()
         self._ask("change", actor, branch=branch)
         actor = actor or self.actor
-        write_key = commit.resolve_key(key, actor, "embed", branch, type_name)
+        write_key = commit.resolve_key(key, actor, "embed", branch, type_name, changed_since)
         options = CommitOptions(branch, actor=actor, key=write_key)
         return embed.embed(
             self._manifest,
@@ -205,6 +209,7 @@ class WriteVerbs(GraphBase):
             settings=self._embedding,
             batch=batch,
             commit_each=commit_each,
+            changed_since=changed_since,
         )
 
     def merge(

@@ -49,15 +49,25 @@ class RemoteUpkeep(RemoteBase):
         branch: str = MAIN,
         batch: int = TEXTS_PER_EMBEDDING_CALL,
         commit_each: bool = False,
+        changed_since: str | None = None,
         actor: str | None = None,
         key: Key = None,
         timeout: Timeout = None,
     ) -> EmbedResult:
-        """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch."""
+        """Fill the missing ``@embed`` vectors of a type, with one commit at the end or one for each batch.
+
+        ``changed_since`` also replaces vectors whose texts changed after a commit, a tag or a time.
+        """
         refuse_given(ACTOR_REASON, actor=actor)
         refuse_given("an operation has a key of its own", key=key)
         self._check_writable()
-        args: dict[str, Json] = {"type_name": type_name, "branch": branch, "batch": batch, "commit_each": commit_each}
+        args: dict[str, Json] = {
+            "type_name": type_name,
+            "branch": branch,
+            "batch": batch,
+            "commit_each": commit_each,
+            "changed_since": changed_since,
+        }
         return self._operate("embed", args, EmbedResult)
 
     def ensure_indexes(

@@ -273,13 +273,15 @@ class SparkGraph:
         texts_per_commit: int = 10_000,
         max_texts: int | None = None,
         calls_per_second: float | None = None,
+        changed_since: str | None = None,
         message: str | None = None,
         actor: str | None = None,
     ) -> EmbedResult:
         """Fill the missing ``@embed`` vectors of a type; tasks call the provider, and every so many texts are a commit.
 
         ``max_texts`` is a budget, ``calls_per_second`` a limit for each worker process. What is committed is not sent
-        again: a run that failed, or was killed, goes on where it stopped.
+        again: a run that failed, or was killed, goes on where it stopped. ``changed_since`` also replaces vectors whose
+        texts changed after a commit, a tag or a time.
         """
         from omnigraph.spark.executor import SparkExecutor
 
@@ -293,6 +295,7 @@ class SparkGraph:
             EmbedPace(texts_per_commit, max_texts, calls_per_second),
             settings=self.embedding,
             batch=batch,
+            changed_since=changed_since,
         )
 
     @property

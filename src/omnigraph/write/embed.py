@@ -1,18 +1,19 @@
-"""Fills missing vectors of ``@embed`` properties from their source texts.
+"""Fills missing vectors of ``@embed`` properties from their source texts, and makes outdated ones again if asked to.
 
-Only rows without a vector are read, so an interrupted run continues where it stopped. The provider is called before
-anything is written. A row whose text changed meanwhile, or that has a vector by then, is skipped.
+Only rows without a vector are read, and those with an outdated one, so an interrupted run continues where it stopped.
+The provider is called before anything is written. A row whose text or vector others changed meanwhile is skipped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Final, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,11 +26,13 @@ from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.changes import compare_values
 from omnigraph.read.rows import open_type_rows
 from omnigraph.read.search import Embedder, EmbeddingSettings, Vectors, create_embedder, resolve_embedding_settings
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.filters import NullCondition, ValueCondition, ValueIn
+from omnigraph.storage.tables import split_for_filters
 from omnigraph.write.commit import (
     AlreadyCommitted,
     CommitOptions,
@@ -40,6 +43,7 @@ from omnigraph.write.commit import (
 )
 from omnigraph.write.executor import Executor
 from omnigraph.write.mutation import StagingArea
+from omnigraph.write.outdated_vectors import find_outdated_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,12 @@ def embed(
     settings: EmbeddingSettings | None = None,
     batch: int = TEXTS_PER_EMBEDDING_CALL,
     commit_each: bool = False,
+    changed_since: str | None = None,
 ) -> EmbedResult:
-    """Fill the missing vectors of a node type, in one commit or in one for each batch of texts."""
+    """Fill the missing vectors of a node type, in one commit or in one for each batch of texts.
+
+    With ``changed_since`` also those whose texts changed after that commit, tag or time.
+    """
     if batch < 1:
         raise ParameterError(f"batch is {batch}", hint="give 1 or more")
     options = options or CommitOptions(MAIN)
@@ -103,11 +111,17 @@ def embed(
         refuse_repeated(manifest, options)
     except AlreadyCommitted as earlier:
         return result.add({}, 0, (to_commit(earlier.commit),))
+    outdated = _find_outdated(manifest, options.branch, targets, changed_since)
     snapshot = take_snapshot(manifest, options.branch)
     filled = (
         piece
         for target, embedder in zip(targets, embedders, strict=True)
-        for piece in _embed_missing(target, snapshot, embedder, batch, whole=not commit_each)
+        for piece in _embed_waiting(
+            _scan_waiting(target, snapshot, batch, outdated[target.vector.name]),
+            target,
+            embedder,
+            whole=not commit_each,
+        )
     )
     for pieces in ((piece,) for piece in filled) if commit_each else (tuple(filled),):
         done = commit_operation(manifest, EmbedOperation(pieces), options)
@@ -141,12 +155,12 @@ class EmbeddedRows:
     rows: pa.Table
 
 
-def _embed_missing(
-    target: EmbedTarget, snapshot: Snapshot, embedder: Embedder, batch: int, *, whole: bool
+def _embed_waiting(
+    waiting: Iterable[pa.Table], target: EmbedTarget, embedder: Embedder, *, whole: bool
 ) -> Iterator[EmbeddedRows]:
-    """Embed the texts of rows without a vector; yield the vectors of each batch, or of all batches together."""
+    """Embed the texts of batches of rows; yield the vectors of each batch, or of all batches together."""
     pieces: list[pa.Table] = []
-    for rows in _scan_missing(target, snapshot, batch):
+    for rows in waiting:
         texts = [str(text) for text in to_list(column_of(rows, "text"))]
         vectors = embedder.vectors(texts, target.dimension)
         pieces.append(rows.append_column("vector", _to_column(vectors, target.dimension)))
@@ -161,13 +175,31 @@ def _to_column(vectors: Vectors, dimension: int) -> Values:
     return cast("Values", pa.FixedSizeListArray.from_arrays(flat, dimension))
 
 
-def _scan_missing(target: EmbedTarget, snapshot: Snapshot, batch: int) -> Iterator[pa.Table]:
-    """Scan the ids and texts of rows without a vector, in batches. Blank texts are left out."""
-    source = target.embedding.source
+def _find_outdated(
+    manifest: Manifest, branch: str, targets: Sequence[EmbedTarget], since: str | None
+) -> Mapping[str, pa.StringArray]:
+    """Return the ids of rows with an outdated vector, by property."""
+    return {
+        each.vector.name: pa.array([], pa.string())
+        if since is None
+        else find_outdated_ids(manifest, branch, each.type, each.vector.name, each.embedding.source, since)
+        for each in targets
+    }
+
+
+def _scan_waiting(target: EmbedTarget, snapshot: Snapshot, batch: int, outdated: pa.StringArray) -> Iterator[pa.Table]:
+    """Scan the ids, texts and vectors of rows without a vector, or with an outdated one, in batches.
+
+    Blank texts are left out.
+    """
+    source, vector = target.embedding.source, target.vector.name
     has_text = ValueCondition(source, target.type.properties[source].type, None)
-    lacking = [NullCondition(target.vector.name), has_text]
-    for piece in open_type_rows(snapshot, target.type).read(["id", source], lacking):
-        rows = pa.Table.from_batches([piece]).rename_columns(["id", "text"])
+    has_vector = ValueCondition(vector, target.vector.type, None)
+    conditions = [[NullCondition(vector), has_text]]
+    conditions += [[ValueIn(("id",), each), has_text, has_vector] for each in split_for_filters(outdated)]
+    rows_of_type = open_type_rows(snapshot, target.type)
+    for piece in (piece for each in conditions for piece in rows_of_type.read(["id", source, vector], each)):
+        rows = pa.Table.from_batches([piece]).rename_columns(["id", "text", "before"])
         blank = compute("equal", compute("utf8_trim_whitespace", column_of(rows, "text")), "")
         rows = rows.take(find_true(compute("invert", blank)))
         for begin in range(0, rows.num_rows, batch):
@@ -214,6 +246,7 @@ def embed_in_tasks(
     *,
     settings: EmbeddingSettings | None = None,
     batch: int = TEXTS_PER_EMBEDDING_CALL,
+    changed_since: str | None = None,
 ) -> EmbedResult:
     """Fill the missing vectors of a node type: tasks call the provider, and every so many texts there is a commit.
 
@@ -227,10 +260,11 @@ def embed_in_tasks(
         create_embedder(settings, target.embedding.model)
     sent = resolve_embedding_settings(settings)
     result = EmbedResult(type_name, options.branch, {target.vector.name: 0 for target in targets}, 0, ())
+    outdated = _find_outdated(manifest, options.branch, targets, changed_since)
     snapshot = take_snapshot(manifest, options.branch)
     left = pace.max_texts
     for target in targets:
-        waiting = _scan_missing(target, snapshot, batch)
+        waiting = _scan_waiting(target, snapshot, batch, outdated[target.vector.name])
         task = partial(_call_provider, sent, target.embedding.model, target.dimension, pace.calls_per_second)
         while batches := list(islice(waiting, max(1, pace.texts_per_commit // batch))):
             batches = _keep_within(batches, left)
@@ -301,7 +335,10 @@ def _call_provider(
 
 @dataclass(frozen=True, slots=True)
 class EmbedOperation:
-    """Sets vectors of rows that still lack them and still have the text. The outcome is their number by property."""
+    """Sets vectors of rows that still have the text and the vector that was there, if any.
+
+    The outcome is their number by property.
+    """
 
     pieces: tuple[EmbeddedRows, ...]
     kind: WriterKind = WriterKind.MUTATION
@@ -323,13 +360,14 @@ class EmbedOperation:
 
 
 def _set_vectors(rows: pa.Table, piece: EmbeddedRows) -> pa.Table:
-    """Return the rows that still lack their vector and have the same text, with the vector set."""
+    """Return the rows that still have the same text, and the same vector or none, with the new vector set."""
     declared = piece.target.vector
     among = pc.SetLookupOptions(column_of(piece.rows, "id"))
     filled = piece.rows.take(compute("index_in", column_of(rows, "id"), options=among).to_numpy())
-    waits = compute("is_null", column_of(rows, declared.name))
-    has_its_text = compute("equal", column_of(rows, piece.target.embedding.source), column_of(filled, "text"))
-    kept = find_true(compute("and", waits, has_its_text))
+    stored = column_of(rows, declared.name)
+    has_its_vector = compare_values(stored, column_of(filled, "before").cast(stored.type))
+    has_its_text = compare_values(column_of(rows, piece.target.embedding.source), column_of(filled, "text"))
+    kept = np.flatnonzero(has_its_vector & has_its_text)
     field = arrow_field(declared.name, declared.type)
     vectors = column_of(filled, "vector").take(kept).cast(field.type)
     return rows.take(kept).set_column(rows.column_names.index(declared.name), field, vectors)

@@ -58,6 +58,7 @@ class _EmbedArguments(RequestModel):
     branch: str = MAIN
     batch: Annotated[int, Field(ge=1)] = TEXTS_PER_EMBEDDING_CALL
     commit_each: bool = False
+    changed_since: str | None = None
 
 
 def _build_indexes(graph: Graph, given: RequestModel, actor: str) -> object:
@@ -87,7 +88,12 @@ def _verify(graph: Graph, given: RequestModel, actor: str) -> object:  # noqa: A
 def _embed(graph: Graph, given: RequestModel, actor: str) -> object:
     assert isinstance(given, _EmbedArguments)
     return graph.embed(
-        given.type_name, branch=given.branch, batch=given.batch, commit_each=given.commit_each, actor=actor
+        given.type_name,
+        branch=given.branch,
+        batch=given.batch,
+        commit_each=given.commit_each,
+        changed_since=given.changed_since,
+        actor=actor,
     )
 
 
