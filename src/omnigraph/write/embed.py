@@ -196,7 +196,10 @@ def _scan_waiting(target: EmbedTarget, snapshot: Snapshot, batch: int, outdated:
     has_text = ValueCondition(source, target.type.properties[source].type, None)
     has_vector = ValueCondition(vector, target.vector.type, None)
     conditions = [[NullCondition(vector), has_text]]
-    conditions += [[ValueIn(("id",), each), has_text, has_vector] for each in split_for_filters(outdated)]
+    conditions += [
+        [ValueIn(("id",), cast("pa.StringArray", each)), has_text, has_vector]
+        for each in split_for_filters(cast("Values", outdated))
+    ]
     rows_of_type = open_type_rows(snapshot, target.type)
     for piece in (piece for each in conditions for piece in rows_of_type.read(["id", source, vector], each)):
         rows = pa.Table.from_batches([piece]).rename_columns(["id", "text", "before"])
