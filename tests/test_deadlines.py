@@ -290,3 +290,46 @@ def test_under_a_lock_no_deadline_is_observed(graph: Graph) -> None:
             pytest.fail("a lock that is taken too late is given back")
     with branch_lock(location, "main", locks):
         pass
+
+
+class TestCallsThatNothingInterrupts:
+    """A call into native code is waited for only while deadlines allow it."""
+
+    def test_it_is_left_alone_when_it_is_cancelled(self) -> None:
+        begun, may_end = threading.Event(), threading.Event()
+        ended: list[bool] = []
+
+        def work() -> None:
+            begun.set()
+            ended.append(may_end.wait(60))
+
+        deadline = Deadline()
+        cancel = threading.Thread(target=lambda: (begun.wait(60), deadline.cancel()))
+        cancel.start()
+        with deadline, pytest.raises(Cancelled):
+            deadlines.wait_for(work)
+        # It still runs, and nobody waits for it.
+        assert not ended
+        may_end.set()
+        cancel.join()
+
+    def test_it_is_left_alone_when_time_is_over(self) -> None:
+        may_end = threading.Event()
+        with Deadline(0.05), pytest.raises(DeadlineExceeded):
+            deadlines.wait_for(lambda: may_end.wait(60))
+        may_end.set()
+
+    def test_what_it_returns_and_raises(self) -> None:
+        with Deadline(60):
+            assert deadlines.wait_for(lambda: 7) == 7
+            with pytest.raises(KeyError, match="here"):
+                deadlines.wait_for(lambda: dict[str, int]()["here"])
+
+    def test_a_thread_is_used_again(self) -> None:
+        with Deadline(60):
+            found = {deadlines.wait_for(threading.get_ident) for _ in range(20)}
+        assert threading.get_ident() not in found
+        assert len(found) == 1
+
+    def test_without_a_deadline_there_is_no_thread(self) -> None:
+        assert deadlines.wait_for(threading.get_ident) == threading.get_ident()

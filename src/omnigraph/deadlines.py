@@ -1,20 +1,23 @@
 """Deadlines: how long a call may take, and how another thread cancels it.
 
 Deadlines hold for what a thread does inside :func:`observe`, those of outer blocks too. Long work calls
-:func:`check_deadline` between its pieces: a scan for each batch, a query for each step, a load for each block, a wait
-for a lock for each attempt. Under a lock no deadline is observed, so that a commit never stops half-way: a write that
-is too late has changed nothing.
+:func:`check_deadline` between its pieces: a query for each step, a load for each block, a wait for a lock for each
+attempt. A call into Lance cannot be divided: :func:`wait_for` leaves it alone when time is over. Under a lock no
+deadline is observed, so that a commit never stops half-way: a write that is too late has changed nothing.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import reprlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
+from queue import Empty, SimpleQueue
+from threading import Thread
 from time import monotonic as read_clock
 from types import FunctionType, TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
@@ -25,6 +28,7 @@ Item = TypeVar("Item")
 Class = TypeVar("Class", bound=type)
 
 MOST_SECONDS: Final = 1_000_000_000
+_WAIT_SECONDS: Final = 0.02
 _observed: ContextVar[tuple[Deadline, ...]] = ContextVar("deadlines", default=())
 
 
@@ -93,6 +97,60 @@ def find_remaining_seconds() -> float | None:
     """Return the seconds that are left for what this thread does; None without a limit."""
     left = [seconds for deadline in _observed.get() if (seconds := deadline.find_remaining()) is not None]
     return min(left, default=None)
+
+
+def wait_for(work: Callable[[], Item]) -> Item:
+    """Return what a call into native code returns, which nothing can interrupt, but only while deadlines allow it.
+
+    The call runs in another thread. If a deadline passes, or the user interrupts the program, nobody waits for it any
+    longer: it ends by itself, and what it returns is dropped. It must change nothing.
+    """
+    if not _observed.get():
+        return work()
+    check_deadline()
+    answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    try:
+        inbox = _idle_threads.pop()
+    except IndexError:
+        inbox = _start_thread()
+    inbox.put((work, answers))
+    while True:
+        try:
+            found, error = answers.get(timeout=_WAIT_SECONDS)
+        except Empty:
+            check_deadline()
+        else:
+            if error is not None:
+                raise error
+            return found
+
+
+_Inbox: TypeAlias = "SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[Any, BaseException | None]]]]"
+_idle_threads: list[_Inbox] = []
+"""The threads that wait for work. A call takes the last of them, or a new one."""
+# A child has none of the threads of its parent.
+os.register_at_fork(after_in_child=_idle_threads.clear)
+
+
+def _start_thread() -> _Inbox:
+    inbox: _Inbox = SimpleQueue()
+    # A daemon: at the end of the program nobody waits for a call that was left alone.
+    Thread(target=_serve_calls, args=(inbox,), name="omnigraph-native-call", daemon=True).start()
+    return inbox
+
+
+def _serve_calls(inbox: _Inbox) -> None:
+    while True:
+        work, answers = inbox.get()
+        found, error = None, None
+        try:
+            found = work()
+        except BaseException as raised:  # noqa: BLE001  the thread that waits raises it
+            error = raised
+        _idle_threads.append(inbox)
+        answers.put((found, error))
+        # Nothing is kept alive while it waits for the next call.
+        del work, answers, found, error
 
 
 def observe(timeout: Timeout) -> AbstractContextManager[object]:

@@ -9,7 +9,7 @@ import omnigraph
 from omnigraph.deadlines import Deadline
 from omnigraph.errors import Cancelled
 from omnigraph.graph import Graph
-from omnigraph.read.frames import frame
+from omnigraph.read.frames import parts
 from tests.selection import daily
 
 PEOPLE = 60
@@ -21,6 +21,14 @@ SHAPES = {
     "unsorted": "match { $a: Person  $a knows $b } return { $a.name as x, $b.name as y }",
     "group": "match { $a: Person  $a knows $b  $b knows $c } return { $a.name as x, $c.age as y, count($b) as n }",
     "far": "match { $a: Person  $a knows{1,3} $b } return { $a.name as x, $b.name as y }",
+    "product": "match { $a: Person  $b: Person } return { $a.age as x, $b.name as y, count($a) as n }",
+    "first": "match { $a: Person  $a knows $b } return { $a.name as x, $b.name as y } order { $b.age desc } limit 70",
+    "optional": "match { $a: Person  optional { $a knows $b  $b.age > 0 } } return { $a.name as x, $b.name as y }",
+    "edges": "match { $a: Person  $a $e:knows $b  $b.age < $a.age } return { $a.name as x, $b.age + 1 as y }",
+    "exists": "match { $a: Person  $a knows $b  not { $b knows $c  $c.age > 1 } } return { $a.name as x, $b.age as y }",
+    "collected": "match { $a: Person  $a knows $b } return { $a.age as x, collect($b.name) as y, max($b.name) as z }",
+    "distinct": "match { $a: Person  $a knows $b  $b knows $c } return distinct { $a.age as x, $c.name as y }",
+    "triangle": "match { $a: Person  $a knows $b  $b knows $c  $c knows $a } return { $a.name as x, $c.name as y }",
 }
 
 
@@ -62,11 +70,21 @@ def count_checks(graph: Graph, shape: str) -> int:
     return deadline.count
 
 
-@pytest.mark.parametrize(("shape", "parts"), [("hops", 96), ("join", 120), ("sort", 24), ("group", 96)])
-def test_many_rows_are_copied_in_parts(graph: Graph, monkeypatch: pytest.MonkeyPatch, shape: str, parts: int) -> None:
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        *(("hops", 960), ("join", 1200), ("sort", 240), ("group", 960), ("far", 2100), ("product", 3600)),
+        *(("first", 240), ("optional", 180), ("edges", 240), ("exists", 240), ("collected", 240), ("distinct", 960)),
+        ("triangle", 960),
+    ],
+)
+def test_no_step_takes_more_rows_at_a_time_than_allowed(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, shape: str, rows: int
+) -> None:
+    """There is a look for each part of the largest step, and more for the others."""
     whole = count_checks(graph, shape)
-    monkeypatch.setattr(frame, "ROWS_BETWEEN_CHECKS", 10)
-    assert count_checks(graph, shape) >= whole + parts
+    monkeypatch.setattr(parts, "ROWS_AT_ONCE", 10)
+    assert count_checks(graph, shape) >= whole + 2 * rows // 10
 
 
 def test_a_sort_is_stopped_between_its_passes(graph: Graph) -> None:
@@ -78,7 +96,7 @@ def test_a_sort_is_stopped_between_its_passes(graph: Graph) -> None:
 def test_cancelled_at_any_time_it_stops_and_can_be_asked_again(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
-    monkeypatch.setattr(frame, "ROWS_BETWEEN_CHECKS", 50)
+    monkeypatch.setattr(parts, "ROWS_AT_ONCE", 50)
     expected, count = ask(graph, shape, Deadline()), count_checks(graph, shape)
     for last in range(1, count + 1, 1 + count // 12):
         deadline = CountedDeadline(last)
@@ -90,5 +108,5 @@ def test_cancelled_at_any_time_it_stops_and_can_be_asked_again(
 
 def test_parts_hold_the_same_rows(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = {shape: ask(graph, shape, Deadline()) for shape in SHAPES}
-    monkeypatch.setattr(frame, "ROWS_BETWEEN_CHECKS", 7)
+    monkeypatch.setattr(parts, "ROWS_AT_ONCE", 7)
     assert {shape: ask(graph, shape, Deadline()) for shape in SHAPES} == whole

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import Json, MemoryExceeded
 from omnigraph.language.query import compile_query
 from omnigraph.language.query.typed_statements import TypedMutation
-from omnigraph.read.frames import Strategy
+from omnigraph.read.frames import Strategy, parts
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import counting, execute, pieces
 from omnigraph.read.match import expand as expanding
@@ -48,6 +48,7 @@ THRESHOLDS = {
     (pieces, "PIECE_ROWS"): 3,
     (joining, "_PAIRS_AT_ONCE"): 3,
     (answer, "_BATCH_ROWS"): 2,
+    (parts, "ROWS_AT_ONCE"): 3,
     (starting, "_SMALL"): 0,
 }
 """Where the way of a query depends on how many rows there are: as low as they go, a few rows are many."""

@@ -135,7 +135,8 @@ def start(
     """A versioned, typed property graph on Lance, with Git-like branches and a data pipeline on Spark."""
     _start_log("INFO" if verbose else "WARNING")
     output = JsonOutput() if json else TextOutput(quiet=quiet)
-    deadline = None if timeout is None else Deadline(timeout)
+    # Without a limit too: what observes a deadline can be interrupted.
+    deadline = Deadline(timeout)
     options = read_storage_options(storage_options or ())
     config = read_config(Path.cwd())
     context.default_map = config.list_defaults(COMMANDS)

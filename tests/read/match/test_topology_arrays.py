@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from omnigraph.language.query.plan import WalkEnd
 from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection
+from omnigraph.read.frames import parts
 from omnigraph.read.frames.frame import Positions
-from omnigraph.read.match import breadth_first, topology
+from omnigraph.read.match import breadth_first
 from omnigraph.read.match.breadth_first import WalkBounds, walk
 from omnigraph.read.match.topology import (
     Adjacency,
@@ -34,11 +35,11 @@ from tests.language.query.plan.plan_evaluator import Entity, Graph
 from tests.read.match.walked_graphs import ample_memory
 
 
-@pytest.fixture(autouse=True, params=[0, 100_000], ids=["many edges", "few edges"])
-def few_keys(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Arrays are sorted in two ways."""
+@pytest.fixture(autouse=True, params=[3, 100_000], ids=["many edges", "few edges"])
+def rows_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Arrays are sorted in parts, and at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topology, "_FEW_KEYS", request.param)
+        patch.setattr(parts, "ROWS_AT_ONCE", request.param)
         yield
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.frame import Mask, Positions
+from omnigraph.read.frames.parts import Mask, Positions, split_rows
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, column_of, compute, is_among, normalize_zero, to_bool_array, to_list
 from omnigraph.storage.filters import ValueCondition, compare_column
@@ -101,12 +101,23 @@ def compare_value_with_column(
     if value is None:
         return np.zeros(len(values), np.bool_)
     if isinstance(value, tuple):
-        found = [equation.value for equation in list_equalities(_COLUMN, type_, value)]
-        members = normalize_zero(arrow_values(type_, found))
-        return to_bool_array(cast("Values", is_among(normalize_zero(values), members)))
+        return _is_member(values, type_, value)
     if operator in _TEXT_KERNELS:
         return _match_texts(cast("Values", pa.repeat(pa.scalar(value, pa.string()), len(values))), operator, values)
     return compare_column_with_value(values, type_, MIRRORED[operator], value)
+
+
+def _is_member(values: Values, type_: ValueType, items: tuple[ConstantValue, ...]) -> Mask:
+    """Return for each value whether it is an item of a list. A long list is hashed in parts."""
+    found, plain = np.zeros(len(values), np.bool_), normalize_zero(values)
+    for part in split_rows(len(items)):
+        some = items[part]
+        if type_.is_number:
+            some = [equation.value for equation in list_equalities(_COLUMN, type_, some)]
+        else:
+            some = [item for item in some if item is not None]
+        found |= to_bool_array(cast("Values", is_among(plain, normalize_zero(arrow_values(type_, some)))))
+    return found
 
 
 def list_equalities(column: str, type_: ValueType, items: ConstantValue) -> Iterator[ValueCondition]:

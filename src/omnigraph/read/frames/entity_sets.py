@@ -14,6 +14,7 @@ from typing import Final, cast
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deadlines import wait_for
 from omnigraph.errors import StorageError
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
@@ -234,7 +235,8 @@ class FullTable:
             return fill_missing_column(self.type, table.lag, column, len(positions))
         distinct, numbers = np.unique(positions, return_inverse=True)
         with table.reading():
-            found = table.dataset.take(cast("Values", pa.array(distinct)), columns=[column])
+            rows = cast("Values", pa.array(distinct))
+            found = wait_for(lambda: table.dataset.take(rows, columns=[column]))
         return cast_values(column_of(found, column), type_).take(numbers)
 
     def _read_column(self, column: str) -> Values:

@@ -56,6 +56,7 @@ from omnigraph.read.frames.comparisons import (
 )
 from omnigraph.read.frames.frame import RESULT, TRUE_MARK, EntityColumn, Frame, Mask, OptionalEntities, Positions
 from omnigraph.read.frames.kernels import calculate, call_function, convert_number
+from omnigraph.read.frames.parts import map_rows, map_values, mark_rows, take_rows
 from omnigraph.storage.arrow_schema import arrow_constants, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, make_nulls, to_bool_array
 
@@ -102,8 +103,14 @@ def evaluate_constant(expression: QueryConstant, evaluation: EvaluationContext) 
 
 
 def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext) -> Values:
-    """Return one value for each row, in the Arrow type of the expression."""
+    """Return one value for each row, in the Arrow type of the expression. Many rows are evaluated in parts."""
     check_deadline()
+    return map_values(
+        frame.num_rows, lambda part: _evaluate_rows(expression, frame.slice(part.start, part.stop), evaluation)
+    )
+
+
+def _evaluate_rows(expression: Expression, frame: Frame, evaluation: EvaluationContext) -> Values:
     match expression:
         case Constant() | ParameterValue() | Now():
             return _repeat(evaluate_constant(expression, evaluation), expression.type, frame.num_rows)
@@ -236,19 +243,23 @@ def _decide(predicate: Predicate, frame: Frame, evaluation: EvaluationContext, *
         binding = frame.bindings[variable]
         if frame.num_rows > len(binding.entities):
             return _decide_by_entity(predicate, variable, binding, evaluation, outcome=outcome)
-    return _decide_by_row(predicate, frame, evaluation, outcome=outcome)
+    if isinstance(predicate, And | Or):
+        return _decide_by_row(predicate, frame, evaluation, outcome=outcome)
+    return map_rows(
+        frame.num_rows,
+        lambda part: _decide_by_row(predicate, frame.slice(part.start, part.stop), evaluation, outcome=outcome),
+    )
 
 
 def _decide_by_entity(
     predicate: Predicate, variable: str, binding: EntityColumn, evaluation: EvaluationContext, *, outcome: bool
 ) -> Mask:
     """Decide the predicate once for each entity; there are fewer entities than rows."""
-    decided = np.zeros(len(binding.entities), np.bool_)
-    decided[binding.positions] = True
+    decided = mark_rows(binding.positions, len(binding.entities))
     positions = np.flatnonzero(decided)
     entities = Frame(len(positions), {variable: EntityColumn(binding.entities, positions)})
-    decided[positions] = _decide_by_row(predicate, entities, evaluation, outcome=outcome)
-    return decided[binding.positions]
+    decided[positions] = _decide(predicate, entities, evaluation, outcome=outcome)
+    return take_rows(decided, binding.positions)
 
 
 def _decide_by_row(predicate: Predicate, frame: Frame, evaluation: EvaluationContext, *, outcome: bool) -> Mask:

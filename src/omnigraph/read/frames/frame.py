@@ -9,21 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.deadlines import check_deadline
-from omnigraph.storage.columns import Values, column_of, encode_values
-
-Positions: TypeAlias = npt.NDArray[np.int64]
-"""Positions in a set of entities, or row numbers of a frame."""
-Mask: TypeAlias = npt.NDArray[np.bool_]
-
-_DENSE: Final = 4
-"""Up to this many codes per row, an array over all codes is faster than hashing."""
+from omnigraph.read.frames.parts import Mask, Positions, concat_numbers, find_rows, take_rows
+from omnigraph.storage.columns import Values, column_of
 
 
 class EntitySet(Protocol):
@@ -100,21 +92,8 @@ class _ResultRows:
         return column_of(self.table, column).take(positions)
 
 
-ROWS_BETWEEN_CHECKS: Final = 2_000_000
-"""So many rows are copied in about 20 ms."""
 RESULT: Final = ""
 """The variable that stands for the rows of a result. No query has one of this name."""
-
-
-def take_rows(numbers: Positions, rows: Positions) -> Positions:
-    """Return the numbers of some rows. Many are taken in parts, so that a deadline is noticed in between."""
-    if len(rows) <= ROWS_BETWEEN_CHECKS:
-        return numbers[rows]
-    found = np.empty(len(rows), numbers.dtype)
-    for begin in range(0, len(rows), ROWS_BETWEEN_CHECKS):
-        check_deadline()
-        found[begin : begin + ROWS_BETWEEN_CHECKS] = numbers[rows[begin : begin + ROWS_BETWEEN_CHECKS]]
-    return found
 
 
 def frame_of_columns(table: pa.Table) -> Frame:
@@ -193,6 +172,8 @@ class Frame:
 
     def slice(self, begin: int, end: int) -> Frame:
         """Return the rows in a range, without copying them."""
+        if begin <= 0 and end >= self.num_rows:
+            return self
         rows = slice(begin, min(end, self.num_rows))
         return Frame(
             max(0, rows.stop - begin),
@@ -202,7 +183,7 @@ class Frame:
 
     def filter(self, mask: Mask) -> Frame:
         """Return the rows for which the mask is true."""
-        return self if bool(mask.all()) else self.take(np.flatnonzero(mask))
+        return self if bool(mask.all()) else self.take(find_rows(mask))
 
     def bind(self, variable: str, entities: EntitySet, positions: Positions) -> Frame:
         """Return the same rows with one more variable."""
@@ -213,7 +194,7 @@ class Frame:
         binding = self.bindings[variable]
         if not isinstance(binding.entities, OptionalEntities):
             return self
-        rows = self.take(np.flatnonzero(binding.positions > 0))
+        rows = self.take(find_rows(binding.positions > 0))
         base = binding.entities.base
         return rows if base is None else rows.bind(variable, base, rows.bindings[variable].positions - 1)
 
@@ -250,33 +231,6 @@ def empty_positions() -> Positions:
     return np.zeros(0, np.int64)
 
 
-def number_tuples(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
-    """Number the distinct tuples of some columns. Return the first row of each, and the number of each row's tuple."""
-    first, numbers = _number_codes(columns[0])
-    for column in columns[1:]:
-        check_deadline()
-        if len(first) == len(numbers):
-            # All rows are different already.
-            break
-        # Codes stay below the number of rows times the largest position, so they never overflow.
-        first, numbers = _number_codes(numbers * (int(column.max(initial=0)) + 1) + column)
-    return first, numbers
-
-
-def _number_codes(codes: Positions) -> tuple[Positions, Positions]:
-    """Number the distinct codes of one column, without sorting, which would be far slower."""
-    size = int(codes.max(initial=0)) + 1
-    if size > _DENSE * (len(codes) + 1):
-        return _number_codes(encode_values(cast("Values", pa.array(codes))))
-    row_of = np.full(size, -1, np.int64)
-    # Assigned in reverse, so that the first row of each code remains.
-    row_of[codes[::-1]] = np.arange(len(codes))[::-1]
-    present = np.flatnonzero(row_of >= 0)
-    first = row_of[present]
-    row_of[present] = np.arange(len(present))
-    return first, row_of[codes]
-
-
 def concat_frames(frames: Sequence[Frame]) -> Frame:
     """Concatenate frames with the same variables in the same sets of entities."""
     first, *rest = frames
@@ -285,7 +239,7 @@ def concat_frames(frames: Sequence[Frame]) -> Frame:
     return Frame(
         sum(frame.num_rows for frame in frames),
         {
-            name: EntityColumn(each.entities, np.concatenate([frame.bindings[name].positions for frame in frames]))
+            name: EntityColumn(each.entities, concat_numbers([frame.bindings[name].positions for frame in frames]))
             for name, each in first.bindings.items()
         },
         _concat_weights(frames),
@@ -298,11 +252,11 @@ def _concat_weights(frames: Sequence[Frame]) -> Positions | None:
     if all(frame.weights is None for frame in frames):
         return None
     ones = [np.ones(frame.num_rows, np.int64) for frame in frames]
-    return np.concatenate(
+    return concat_numbers(
         [one if frame.weights is None else frame.weights for one, frame in zip(ones, frames, strict=True)]
     )
 
 
 def _concat_columns(columns: Sequence[Positions | None]) -> Positions | None:
     present = [column for column in columns if column is not None]
-    return np.concatenate(present) if present else None
+    return concat_numbers(present) if present else None

@@ -1,6 +1,5 @@
 """The operators of a match on frames: scan nodes, follow edges, join, filter and count."""
 
-from omnigraph.read.match.counting import count_by_position
 from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey
 from omnigraph.read.match.execute import execute_match, run_match, stream_match
 from omnigraph.read.match.join import find_join_comparison
@@ -30,7 +29,6 @@ __all__ = [
     "Variables",
     "build_adjacency",
     "build_spine",
-    "count_by_position",
     "describe_edge_access",
     "describe_scan_access",
     "edge_walk_of",

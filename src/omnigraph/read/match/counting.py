@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from omnigraph.errors import Unsupported
-from omnigraph.language.values import LARGEST_EXACT_FLOAT
-from omnigraph.read.frames import EntityColumn, Frame, Positions, number_tuples
+from omnigraph.read.frames import EntityColumn, Frame, Positions, count_by_position, number_tuples, take_rows
 from omnigraph.read.match.liveness import Variables
 
 _WORTH_COLLAPSING: Final = 1_000
@@ -70,21 +69,12 @@ def _collapse_column(frame: Frame, variable: str, binding: EntityColumn) -> Fram
     if len(binding.entities) <= 4 * frame.num_rows:
         numbers = count_by_position(binding.positions, frame.weights, len(binding.entities))
         positions = np.flatnonzero(numbers)
-        return Frame(len(positions), {variable: EntityColumn(binding.entities, positions)}, numbers[positions])
+        return Frame(
+            len(positions), {variable: EntityColumn(binding.entities, positions)}, take_rows(numbers, positions)
+        )
     positions, inverse = np.unique(binding.positions, return_inverse=True)
     numbers = count_by_position(inverse, frame.weights, len(positions))
     return Frame(len(positions), {variable: EntityColumn(binding.entities, positions)}, numbers)
-
-
-def count_by_position(positions: Positions, weights: Positions | None, size: int) -> Positions:
-    """Return the number of rows at each of ``size`` positions."""
-    if weights is None:
-        return np.bincount(positions, minlength=size)
-    if float(weights.sum(dtype=np.float64)) < LARGEST_EXACT_FLOAT:
-        return np.bincount(positions, weights, size).astype(np.int64)
-    numbers = np.zeros(size, np.int64)
-    np.add.at(numbers, positions, weights)
-    return numbers
 
 
 def weights_of(frame: Frame) -> Positions:

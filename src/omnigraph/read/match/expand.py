@@ -26,12 +26,17 @@ from omnigraph.read.frames import (
     Positions,
     QueryTables,
     Strategy,
+    count_by_position,
+    find_distinct,
+    find_rows,
     make_chains,
     make_paths,
+    mark_rows,
+    take_rows,
 )
 from omnigraph.read.match.bound_pairs import BoundPairs, bounds_of, make_edge_finder
 from omnigraph.read.match.breadth_first import code_pairs, count_reached, is_reached, total_hops, walk, walk_paths
-from omnigraph.read.match.counting import check_countable, count_by_position, multiply_rows
+from omnigraph.read.match.counting import check_countable, multiply_rows
 from omnigraph.read.match.liveness import Variables
 from omnigraph.read.match.scan_nodes import evaluate_entity_predicates
 from omnigraph.read.match.strategy import edge_walk_of
@@ -95,7 +100,7 @@ def keep_rows_that_lead_on(frame: Frame, plan: Expand | ExpandEdges, context: Qu
     entity_filter = _make_filter(_conditions_of(plan), context)
     if entity_filter is None:
         return frame.filter(count_hops(edges.adjacency, edges.sources) > 0)
-    distinct, numbers = np.unique(edges.sources, return_inverse=True)
+    distinct, numbers = find_distinct(edges.sources)
     return frame.filter(_find_any(plan, edges, distinct, entity_filter, context.memory)[numbers])
 
 
@@ -208,7 +213,7 @@ def expand(
     with memory.hold(_estimate_pairs(reachable, starts, frame)):
         rows, destinations = find_neighbours(reachable, starts)
         mask = _apply_filter(entity_filter, edges.nodes, destinations)
-        rows, destinations = (rows, destinations) if mask is None else (rows[mask], destinations[mask])
+        rows, destinations = _keep(mask, rows, destinations)
         return frame.take(rows).bind(plan.destination, edges.nodes, destinations)
 
 
@@ -219,11 +224,9 @@ def expand_edges(
     with memory.hold(_estimate_pairs(edges.adjacency, edges.sources, frame)):
         rows, destinations, found = find_edges(edges.adjacency, edges.sources)
         mask = _apply_filter(entity_filter, edges.edges, found)
-        if mask is not None:
-            rows, destinations, found = rows[mask], destinations[mask], found[mask]
+        rows, destinations, found = _keep(mask, rows, destinations, found)
         mask = _apply_filter(entity_filter, edges.nodes, destinations)
-        if mask is not None:
-            rows, destinations, found = rows[mask], destinations[mask], found[mask]
+        rows, destinations, found = _keep(mask, rows, destinations, found)
         extended = frame.take(rows).bind(plan.edge_variable, edges.edges, found)
         return extended.bind(plan.destination, edges.nodes, destinations)
 
@@ -243,16 +246,16 @@ def expand_paths(
 ) -> Frame:
     """Extend each row by the destinations around its source that pass the filter, and the path to each."""
     assert plan.path is not None
-    distinct, numbers = np.unique(edges.sources, return_inverse=True)
+    distinct, numbers = find_distinct(edges.sources)
     found = walk_paths(edges.adjacency, distinct, bounds_of(plan), edges.starts.rank_ids, memory)
     with memory.hold(found.forest.nbytes + 12 * len(found.rows)) as held:
         reachable = _arrange_pairs(found.rows, found.destinations, len(distinct), edges.adjacency.num_neighbours)
         reachable = replace(reachable, edges=_number_pairs(len(found.rows)))
         held.add(_estimate_pairs(reachable, numbers, frame))
         rows, destinations, pairs = find_edges(reachable, numbers)
-        mask = _apply_filter(entity_filter, edges.nodes, destinations)
-        if mask is not None:
-            rows, destinations, pairs = rows[mask], destinations[mask], pairs[mask]
+        rows, destinations, pairs = _keep(
+            _apply_filter(entity_filter, edges.nodes, destinations), rows, destinations, pairs
+        )
         paths = make_paths(found.forest, edges.starts, edges.nodes, find_edges_on)
         return frame.take(rows).bind(plan.destination, edges.nodes, destinations).bind(plan.path, paths, pairs)
 
@@ -267,7 +270,7 @@ def connect(frame: Frame, plan: Connect, edges: WalkContext, tables: QueryTables
     pairs = BoundPairs.of(edges.sources, destinations)
     if pairs.should_meet(plan, edges):
         return frame.filter(pairs.is_met(plan, edges, tables)[pairs.numbers])
-    distinct, starts = np.unique(edges.sources, return_inverse=True)
+    distinct, starts = find_distinct(edges.sources)
     return frame.filter(is_reached(edges.adjacency, distinct, bounds, (starts, destinations), memory))
 
 
@@ -284,7 +287,7 @@ def connect_paths(frame: Frame, plan: Connect, edges: WalkContext, tables: Query
         at = (np.cumsum(is_found) - 1)[pairs.numbers]
         kept = np.flatnonzero(is_found[pairs.numbers])
     else:
-        distinct, starts = np.unique(edges.sources, return_inverse=True)
+        distinct, starts = find_distinct(edges.sources)
         wanted = code_pairs(edges.adjacency, starts, destinations) if edges.starts == edges.nodes else None
         found = walk_paths(edges.adjacency, distinct, bounds_of(plan), edges.starts.rank_ids, memory, wanted)
         reachable = _arrange_pairs(found.rows, found.destinations, len(distinct), edges.adjacency.num_neighbours)
@@ -308,7 +311,7 @@ def connect_edges(
     with memory.hold(frame.num_rows * (_PAIR_BYTES + frame.row_bytes)):
         rows, found = find_edges_between(edges.adjacency, edges.sources, destinations)
         mask = _apply_filter(entity_filter, edges.edges, found)
-        rows, found = (rows, found) if mask is None else (rows[mask], found[mask])
+        rows, found = _keep(mask, rows, found)
         return frame.take(rows).bind(plan.edge_variable, edges.edges, found)
 
 
@@ -316,8 +319,8 @@ def _count_destinations(plan: Expand, edges: WalkContext, memory: QueryMemory) -
     bounds = bounds_of(plan)
     if bounds.is_single_hop:
         return count_hops(edges.adjacency, edges.sources)
-    distinct, numbers = np.unique(edges.sources, return_inverse=True)
-    return count_reached(edges.adjacency, distinct, bounds, memory)[numbers]
+    distinct, numbers = find_distinct(edges.sources)
+    return take_rows(count_reached(edges.adjacency, distinct, bounds, memory), numbers)
 
 
 def _find_reachable(plan: Expand, edges: WalkContext, memory: QueryMemory) -> tuple[Neighbourhood, Positions]:
@@ -325,14 +328,14 @@ def _find_reachable(plan: Expand, edges: WalkContext, memory: QueryMemory) -> tu
     bounds = bounds_of(plan)
     if bounds.is_single_hop:
         return edges.adjacency, edges.sources
-    distinct, numbers = np.unique(edges.sources, return_inverse=True)
+    distinct, numbers = find_distinct(edges.sources)
     at, found = walk(edges.adjacency, distinct, bounds, memory)
     return _arrange_pairs(at, found, len(distinct), edges.adjacency.num_neighbours), numbers
 
 
 def _arrange_pairs(rows: Positions, destinations: Positions, count: int, num_neighbours: int) -> Adjacency:
     """Return pairs of a row and a destination, in ascending order, as an adjacency."""
-    counts = np.bincount(rows, minlength=count)
+    counts = count_by_position(rows, None, count)
     # There may be far more pairs than edges.
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
     return Adjacency(_compact(indptr), destinations.astype(np.int32), None, num_neighbours)
@@ -356,10 +359,17 @@ def _apply_filter(entity_filter: EntityFilter | None, entities: EntitySet, posit
     if entity_filter is None:
         return None
     if len(entities) <= 4 * len(positions):
-        passes = np.zeros(len(entities), np.bool_)
-        passes[positions] = True
+        passes = mark_rows(positions, len(entities))
         distinct = np.flatnonzero(passes)
         passes[distinct] = entity_filter(entities, distinct)
-        return passes[positions]
-    distinct, numbers = np.unique(positions, return_inverse=True)
-    return entity_filter(entities, distinct)[numbers]
+        return take_rows(passes, positions)
+    distinct, numbers = find_distinct(positions)
+    return take_rows(entity_filter(entities, distinct), numbers)
+
+
+def _keep(mask: Mask | None, *columns: Positions) -> tuple[Positions, ...]:
+    """Return the rows of some columns where a mask is true; None: all."""
+    if mask is None:
+        return columns
+    rows = find_rows(mask)
+    return tuple(take_rows(column, rows) for column in columns)

@@ -22,10 +22,13 @@ from omnigraph.read.frames import (
     Frame,
     OptionalEntities,
     Positions,
+    RowRange,
     concat_frames,
     empty_positions,
     evaluate,
     evaluate_predicate,
+    map_rows,
+    repeat_numbers,
     take_rows,
     to_comparable,
     to_membership,
@@ -53,9 +56,13 @@ def cross_frames(left: Frame, right: Frame, memory: QueryMemory) -> Frame:
         return _pair_rows(
             left,
             right,
-            np.repeat(np.arange(left.num_rows), right.num_rows),
-            np.tile(np.arange(right.num_rows), left.num_rows),
+            *_list_all_pairs(left.num_rows, right.num_rows),
         )
+
+
+def _list_all_pairs(left: int, right: int) -> tuple[Positions, Positions]:
+    rows = repeat_numbers(np.full(left, right, np.int64))
+    return rows, map_rows(len(rows), lambda part: np.arange(part.start, part.stop) - rows[part] * right)
 
 
 def _pair_bytes(left: Frame, right: Frame) -> int:
@@ -160,20 +167,26 @@ def outer_join_frames(
 def _join_shown(frame: Frame, found: Frame, variables: Sequence[str], equal: _EqualRows) -> Frame:
     begins, counts, order = equal.begins, equal.counts, equal.order
     shown = np.maximum(counts, 1)
-    left_rows = np.repeat(np.arange(frame.num_rows), shown)
-    within = np.arange(len(left_rows)) - np.repeat(np.cumsum(shown) - shown, shown)
-    is_present = np.repeat(counts > 0, shown)
-    # Row 0 of the found rows stands for none; the others are shifted by one.
-    places = np.zeros(len(left_rows), np.int64)
-    places[is_present] = 1 + order[(np.repeat(begins, shown) + within)[is_present]]
+    left_rows = repeat_numbers(shown)
+    shifts = begins - (np.cumsum(shown) - shown)
+
+    def find_places(part: RowRange) -> Positions:
+        # Row 0 of the found rows stands for none; the others are shifted by one.
+        rows = left_rows[part]
+        places = np.zeros(len(rows), np.int64)
+        is_present = counts[rows] > 0
+        places[is_present] = 1 + order[(shifts[rows] + np.arange(part.start, part.stop))[is_present]]
+        return places
+
+    places = map_rows(len(left_rows), find_places)
     joined = frame.take(left_rows)
     for name in variables:
         binding = found.bindings.get(name)
         base, positions = (None, empty_positions()) if binding is None else _to_optional(binding)
-        joined = joined.bind(name, OptionalEntities(base), np.append(0, positions)[places])
+        joined = joined.bind(name, OptionalEntities(base), take_rows(np.append(0, positions), places))
     if found.weights is None:
         return joined
-    return multiply_rows(joined, np.append(1, found.weights)[places])
+    return multiply_rows(joined, take_rows(np.append(1, found.weights), places))
 
 
 def _to_optional(binding: EntityColumn) -> tuple[EntitySet | None, Positions]:
@@ -212,14 +225,13 @@ class _EqualRows:
         return int(self.counts.sum())
 
     def list_pairs(self) -> tuple[Positions, Positions]:
-        left_rows = np.repeat(np.arange(len(self.counts)), self.counts)
-        check_deadline()
+        left_rows = repeat_numbers(self.counts)
         # The place of a pair among those of its left row, moved to where the rows of the right begin.
         shifts = self.begins - (np.cumsum(self.counts) - self.counts)
-        places = take_rows(shifts, left_rows)
-        check_deadline()
-        places += np.arange(len(left_rows))
-        return left_rows, take_rows(self.order, places)
+        right_rows = map_rows(
+            len(left_rows), lambda part: self.order[shifts[left_rows[part]] + np.arange(part.start, part.stop)]
+        )
+        return left_rows, right_rows
 
 
 def _find_equal_rows(left: Values, right: Values) -> _EqualRows:

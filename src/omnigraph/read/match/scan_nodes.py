@@ -35,6 +35,8 @@ from omnigraph.read.frames import (
     WholeTable,
     base_of,
     evaluate_predicate,
+    mark_rows,
+    take_rows,
     to_condition,
 )
 from omnigraph.storage.columns import column_of, to_bool_array
@@ -82,11 +84,10 @@ def evaluate_entity_predicates(
 ) -> Mask:
     """Return for each position whether its entity satisfies all predicates; each entity is evaluated once."""
     if len(positions) > len(entities):
-        decided = np.zeros(len(entities), np.bool_)
-        decided[positions] = True
+        decided = mark_rows(positions, len(entities))
         distinct = np.flatnonzero(decided)
         decided[distinct] = evaluate_entity_predicates(entities, distinct, variable, predicates, context)
-        return decided[positions]
+        return take_rows(decided, positions)
     frame = Frame(len(positions), {variable: EntityColumn(entities, positions)})
     masks = [evaluate_predicate(predicate, frame, context.evaluation) for predicate in predicates]
     return reduce(np.logical_and, masks)

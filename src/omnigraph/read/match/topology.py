@@ -20,10 +20,17 @@ from omnigraph.language.schema import Catalog, EdgeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
     Cache,
+    Codes,
     CompactPositions,
     Mask,
     Positions,
+    count_by_position,
+    find_rows,
+    map_rows,
     open_full_table,
+    order_codes,
+    repeat_numbers,
+    sort_numbers,
     take_rows,
 )
 from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, load_ends
@@ -34,8 +41,6 @@ if TYPE_CHECKING:
 _LARGEST_ADJACENCY: Final = 2**31 - 1
 _FEW_PAIRS: Final = 64
 """For so few pairs, binary searches take less time than making the matrix."""
-_FEW_KEYS: Final = 100_000
-"""A general sort of so few keys takes less time than the import of SciPy."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +77,17 @@ class Adjacency:
 
     def find_ranges(self, positions: Positions) -> tuple[Positions, Positions]:
         """Return where the neighbours of some nodes begin and end."""
-        return self.indptr[positions].astype(np.int64), self.indptr[positions + 1].astype(np.int64)
+        begins, ends = take_rows(self.indptr, positions), take_rows(self.indptr[1:], positions)
+        return begins.astype(np.int64), ends.astype(np.int64)
 
     def take_neighbours(self, places: Positions) -> Positions:
         """Return the neighbours at some places."""
-        return self.neighbours[places].astype(np.int64)
+        return take_rows(self.neighbours, places).astype(np.int64)
 
     def take_edges(self, places: Positions) -> Positions:
         """Return the edges to the neighbours at some places."""
         assert self.edges is not None
-        return self.edges[places].astype(np.int64)
+        return take_rows(self.edges, places).astype(np.int64)
 
     def degrees(self) -> Positions:
         """Return the number of neighbours of each node; parallel edges count if the adjacency has edges."""
@@ -199,59 +205,45 @@ def build_adjacency(hops: Hops, sizes: tuple[int, int], *, distinct: bool) -> Ad
     num_nodes, num_neighbours = sizes
     if distinct:
         return _remove_parallel_edges(*_sort_hops(begins, ends, num_nodes), num_neighbours)
-    # Sort by the end, then, by a stable sort, by the begin.
-    to, order, by_end = _counting_sort(ends, begins, num_neighbours)
-    indptr, places, neighbours = _counting_sort(
-        by_end, np.repeat(np.arange(num_neighbours, dtype=np.int32), np.diff(to)), num_nodes
-    )
-    return Adjacency(indptr, neighbours, edges[order[places]], num_neighbours)
+    order = order_codes(_encode_hops(begins, ends, num_neighbours))
+    return Adjacency(_find_indptr(begins, num_nodes), take_rows(ends, order), take_rows(edges, order), num_neighbours)
 
 
 def _sort_hops(
     begins: CompactPositions, ends: CompactPositions, num_nodes: int
 ) -> tuple[CompactPositions, CompactPositions]:
     """Sort hops by their begins, then by their ends. Return where each node begins, and the ends."""
-    # Both numbers in one: NumPy sorts integers faster than any order of two columns is found.
-    hops = begins.astype(np.int64)
-    hops <<= 32
-    hops |= ends
-    hops.sort()
-    counts = np.bincount(begins, minlength=num_nodes)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), hops.astype(np.int32)
+    hops = sort_numbers(_encode_hops(begins, ends, 2**32))
+    check_deadline()
+    return _find_indptr(begins, num_nodes), map_rows(len(hops), lambda part: hops[part].astype(np.int32))
 
 
-def _counting_sort(
-    keys: CompactPositions, values: CompactPositions, size: int
-) -> tuple[CompactPositions, CompactPositions, CompactPositions]:
-    """Sort values by keys below ``size``, stably. Return where each key begins, the order, and the sorted values."""
-    if not len(keys):
-        return np.zeros(size + 1, np.int32), keys, values
-    if len(keys) <= _FEW_KEYS:
-        order = np.argsort(keys, kind="stable").astype(np.int32)
-        begins = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=size))]).astype(np.int32)
-        return begins, order, values[order]
-    from scipy.sparse import csr_array
+def _encode_hops(begins: CompactPositions, ends: CompactPositions, num_neighbours: int) -> Codes:
+    """Return the begin and the end of each hop as one number, in their order."""
+    shift = np.int64(max(1, num_neighbours - 1).bit_length())
+    return map_rows(len(begins), lambda part: (begins[part].astype(np.int64) << shift | ends[part]).view(np.uint64))
 
-    # Transposing a matrix with one entry in each row is a counting sort of its columns.
-    rows = csr_array((values, keys, np.arange(len(keys) + 1, dtype=np.int32)), shape=(len(keys), size))
-    columns = rows.tocsc()
-    return (
-        cast("CompactPositions", columns.indptr),
-        cast("CompactPositions", columns.indices),
-        cast("CompactPositions", columns.data),
-    )
+
+def _find_indptr(begins: CompactPositions, num_nodes: int) -> CompactPositions:
+    """Return where the hops of each node begin once they are sorted."""
+    counts = count_by_position(cast("Positions", begins), None, num_nodes)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
 def _remove_parallel_edges(indptr: CompactPositions, neighbours: CompactPositions, num_neighbours: int) -> Adjacency:
     is_first = np.ones(len(neighbours), np.bool_)
     np.not_equal(neighbours[1:], neighbours[:-1], out=is_first[1:])
+    check_deadline()
     begins = indptr[:-1]
     is_first[begins[begins < len(neighbours)]] = True
     if is_first.all():
         return Adjacency(indptr, neighbours, None, num_neighbours)
     before = np.concatenate([np.zeros(1, np.int32), np.cumsum(is_first, dtype=np.int32)])
-    counts = np.diff(np.flatnonzero(is_first), append=len(neighbours)).astype(np.int32)
-    return Adjacency(before[indptr], neighbours[is_first], None, num_neighbours, counts)
+    check_deadline()
+    first = find_rows(is_first)
+    counts = np.diff(first, append=len(neighbours)).astype(np.int32)
+    check_deadline()
+    return Adjacency(before[indptr], take_rows(neighbours, first), None, num_neighbours, counts)
 
 
 # --------------------------------------------------------------------------------------------- neighbours and edges
@@ -295,9 +287,11 @@ def find_edges_between(
     arrays: Neighbourhood, sources: Positions, destinations: Positions
 ) -> tuple[Positions, Positions]:
     """Find all edges from each source to its destination. Return for each the row of the pair, and the edge."""
-    rows, places = expand_ranges(
-        _lower_bounds(arrays, sources, destinations), _lower_bounds(arrays, sources, destinations + 1)
+    begins, ends = (
+        map_rows(len(sources), lambda part: _lower_bounds(arrays, sources[part], bounds[part]))  # noqa: B023  called at once
+        for bounds in (destinations, destinations + 1)
     )
+    rows, places = expand_ranges(begins, ends)
     return rows, arrays.take_edges(places)
 
 
@@ -307,9 +301,18 @@ def are_neighbours(arrays: Neighbourhood, sources: Positions, destinations: Posi
         inside = np.flatnonzero(destinations < arrays.num_neighbours)
         found = np.zeros(len(sources), np.bool_)
         if len(inside) and len(arrays.neighbours):
-            found[inside] = arrays.matrix[sources[inside], destinations[inside]] > 0
+            found[inside] = map_rows(
+                len(inside),
+                lambda part: cast("Mask", arrays.matrix[sources[inside[part]], destinations[inside[part]]] > 0),
+            )
         return found
-    return _lower_bounds(arrays, sources, destinations) < _lower_bounds(arrays, sources, destinations + 1)
+    return map_rows(
+        len(sources),
+        lambda part: (
+            _lower_bounds(arrays, sources[part], destinations[part])
+            < _lower_bounds(arrays, sources[part], destinations[part] + 1)
+        ),
+    )
 
 
 def propagate_weights(arrays: Neighbourhood, weights: Positions) -> Positions:
@@ -320,11 +323,9 @@ def propagate_weights(arrays: Neighbourhood, weights: Positions) -> Positions:
 def expand_ranges(begins: Positions, ends: Positions) -> tuple[Positions, Positions]:
     """Expand ranges to all numbers inside them. Return the range of each number, and the number."""
     counts = ends - begins
-    rows = np.repeat(np.arange(len(counts)), counts)
+    rows = repeat_numbers(counts)
     shifts = begins - (np.cumsum(counts) - counts)
-    check_deadline()
-    places = take_rows(shifts, rows)
-    places += np.arange(len(rows))
+    places = map_rows(len(rows), lambda part: shifts[rows[part]] + np.arange(part.start, part.stop))
     return rows, places
 
 

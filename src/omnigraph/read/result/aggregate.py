@@ -26,10 +26,19 @@ from omnigraph.read.frames import (
     OptionalEntities,
     Positions,
     arrow_type_of,
+    concat_numbers,
+    count_by_position,
     evaluate,
+    find_rows,
+    map_values,
     number_tuples,
+    order_codes,
+    repeat_numbers,
+    split_groups,
+    split_rows,
+    take_rows,
 )
-from omnigraph.read.match import count_by_position
+from omnigraph.read.result.order import sort_columns
 from omnigraph.storage.columns import Values, column_of, compute, encode_values, find_true
 
 _BEYOND_I64: Final = 2**63
@@ -61,10 +70,21 @@ def find_groups(
     keys = [column for column in columns if not isinstance(column.expression, Aggregate)]
     groups = _number_rows([key.expression for key in keys], frame, evaluation)
     representatives = frame.take(groups.first)
-    shown = [evaluate(key.expression, representatives, evaluation) for key in keys]
-    fields = [pa.field(key.name, arrow_type_of(key.expression)) for key in keys]
+    shown = pa.concat_tables(
+        [
+            _show_keys(keys, representatives.slice(part.start, part.stop), evaluation)
+            for part in split_rows(max(1, groups.count))
+        ]
+    )
     states = (_summarize(each, frame, groups, evaluation, is_part=is_part) for each in _aggregates_of(columns))
-    return Groups(groups.count, pa.Table.from_arrays(shown, schema=pa.schema(fields)), tuple(states))
+    return Groups(groups.count, shown, tuple(states))
+
+
+def _show_keys(keys: Sequence[ResultColumn], frame: Frame, evaluation: EvaluationContext) -> pa.Table:
+    """Return the keys of some groups. They stay in chunks: to put millions of texts together takes long."""
+    fields = [pa.field(key.name, arrow_type_of(key.expression)) for key in keys]
+    arrays = [evaluate(key.expression, frame, evaluation) for key in keys]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def merge_groups(parts: Sequence[Groups], columns: Sequence[ResultColumn]) -> Groups:
@@ -92,7 +112,7 @@ def finish_groups(groups: Groups, columns: Sequence[ResultColumn]) -> pa.Table:
     arrays = [
         _finish(*next(states), groups.count)
         if isinstance(column.expression, Aggregate)
-        else column_of(groups.keys, column.name)
+        else groups.keys.column(column.name)
         for column in columns
     ]
     schema = pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in columns])
@@ -148,7 +168,8 @@ def _encode_expression(expression: Expression, frame: Frame, evaluation: Evaluat
     if not variables:
         return _encode_values(evaluate(expression, frame, evaluation))
     first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
-    return _encode_values(evaluate(expression, frame.select(variables).take(first), evaluation))[numbers]
+    codes = _encode_values(evaluate(expression, frame.select(variables).take(first), evaluation))
+    return take_rows(codes, numbers)
 
 
 def _encode_values(values: Values) -> Positions:
@@ -232,9 +253,9 @@ def _count_distinct(
     """Count the distinct values of each group, by their codes."""
     codes = _encode_expression(argument, frame, evaluation)
     first, _ = number_tuples([groups.numbers, codes])
-    first = first[codes[first] > 0]
-    numbers = groups.numbers[first]
-    counts = np.bincount(numbers, minlength=groups.count)
+    first = take_rows(first, find_rows(take_rows(codes, first) > 0))
+    numbers = take_rows(groups.numbers, first)
+    counts = count_by_position(numbers, None, groups.count)
     if not is_part:
         return AggregateState(counts)
     values = evaluate(argument, frame.take(first), evaluation)
@@ -297,12 +318,18 @@ def _concat_values(parts: Sequence[_PresentValues]) -> _PresentValues:
 
 def _drop_duplicates(present: _PresentValues) -> _PresentValues:
     first, _ = number_tuples([present.numbers, _encode_values(present.values)])
-    return _PresentValues(present.values.take(first), present.numbers[first], None, present.groups)
+    return _take_present(replace(present, weights=None), first)
 
 
 def _drop_missing(present: _PresentValues) -> _PresentValues:
     rows = find_true(compute("is_valid", present.values))
-    return _PresentValues(present.values.take(rows), present.numbers[rows], None, present.groups)
+    return _take_present(replace(present, weights=None), rows)
+
+
+def _take_present(present: _PresentValues, rows: Positions) -> _PresentValues:
+    values = map_values(len(rows), lambda part: present.values.take(rows[part]))
+    weights = None if present.weights is None else take_rows(present.weights, rows)
+    return _PresentValues(values, take_rows(present.numbers, rows), weights, present.groups)
 
 
 def _finish(aggregate: Aggregate, state: AggregateState, count: int) -> Values:
@@ -325,11 +352,8 @@ def _finish(aggregate: Aggregate, state: AggregateState, count: int) -> Values:
 
 
 def _drop_nulls(values: Values, frame: Frame, groups: _RowGroups) -> _PresentValues:
-    if not values.null_count:
-        return _PresentValues(values, groups.numbers, frame.weights, groups.count)
-    rows = find_true(compute("is_valid", values))
-    weights = None if frame.weights is None else frame.weights[rows]
-    return _PresentValues(values.take(rows), groups.numbers[rows], weights, groups.count)
+    present = _PresentValues(values, groups.numbers, frame.weights, groups.count)
+    return _take_present(present, find_true(compute("is_valid", values))) if values.null_count else present
 
 
 def _to_column(results: npt.NDArray[np.generic], missing: Mask | None = None) -> Values:
@@ -358,8 +382,11 @@ def _sum_floats(present: _PresentValues) -> npt.NDArray[np.float64]:
     numbers = present.values.to_numpy(zero_copy_only=False).astype(np.float64)
     with np.errstate(over="ignore"):
         weighed = numbers if present.weights is None else numbers * present.weights
-    # Without any rows NumPy gives integers.
-    return np.bincount(present.numbers, weighed, present.groups).astype(np.float64, copy=False)
+    # One after the other, so that parts give the same sums as the whole.
+    sums = np.zeros(present.groups, np.float64)
+    for part in split_rows(len(weighed)):
+        np.add.at(sums, present.numbers[part], weighed[part])
+    return sums
 
 
 def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
@@ -372,7 +399,8 @@ def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
     if present.weights is not None:
         weighed = weighed * cast("npt.NDArray[np.int64]", present.weights.astype(width))
     sums = cast("npt.NDArray[np.int64]", np.zeros(present.groups, width))
-    np.add.at(sums, present.numbers, weighed)
+    for part in split_rows(len(weighed)):
+        np.add.at(sums, present.numbers[part], weighed[part])
     return sums
 
 
@@ -386,8 +414,9 @@ def _find_extremes(function: AggregateFunction, present: _PresentValues) -> Valu
     numbers = _to_numbers(present.values)
     smallest = function is AggregateFunction.MIN
     results = np.full(present.groups, _identity_of_extreme(numbers.dtype, highest=smallest), numbers.dtype)
-    (np.minimum if smallest else np.maximum).at(results, present.numbers, numbers)
-    found = _to_column(results, missing=np.bincount(present.numbers, minlength=present.groups) == 0)
+    for part in split_rows(len(numbers)):
+        (np.minimum if smallest else np.maximum).at(results, present.numbers[part], numbers[part])
+    found = _to_column(results, missing=count_by_position(present.numbers, None, present.groups) == 0)
     return found if found.type.equals(type_) else found.cast(type_)
 
 
@@ -426,16 +455,30 @@ def _find_text_extremes(function: AggregateFunction, present: _PresentValues) ->
 # --------------------------------------------------------------------------------------------- lists
 
 
+def _sort_in_groups(numbers: Positions, keys: Values, counts: Positions) -> Positions:
+    """Return the order of rows by their group, then by their key: some groups at a time."""
+    by_group, found = order_codes(numbers.view(np.uint64)), list[Positions]()
+    for part in split_groups(counts):
+        rows = by_group[part]
+        keys_of_rows = map_values(len(rows), lambda some: keys.take(rows[some]))  # noqa: B023  called at once
+        table = pa.Table.from_arrays([_to_column(take_rows(numbers, rows)), keys_of_rows], names=["group", "value"])
+        if numbers[rows[0]] == numbers[rows[-1]]:
+            order = sort_columns(table, [("value", False)])
+        else:
+            found_order = pc.sort_indices(table, sort_keys=[("group", "ascending"), ("value", "ascending")])
+            order = found_order.to_numpy().astype(np.int64)
+        found.append(take_rows(rows, order))
+    return concat_numbers(found) if found else by_group
+
+
 def _collect(present: _PresentValues, type_: pa.DataType) -> Values:
     """List the values of each group in ascending order."""
     values, numbers, weights = present.values, present.numbers, present.weights
-    if weights is not None:
-        rows = np.repeat(np.arange(len(numbers)), weights)
-        values, numbers = values.take(rows), numbers[rows]
     keys = values if pa.types.is_string(values.type) else cast("Values", pa.array(_to_numbers(values)))
-    found = pa.Table.from_arrays([_to_column(numbers), keys], names=["group", "value"])
-    order = pc.sort_indices(found, sort_keys=[("group", "ascending"), ("value", "ascending")])
-    ends = np.cumsum(np.bincount(numbers, minlength=present.groups))
+    order = _sort_in_groups(numbers, keys, count_by_position(numbers, None, present.groups))
+    if weights is not None:
+        order = take_rows(order, repeat_numbers(take_rows(weights, order)))
+    ends = np.cumsum(count_by_position(numbers, weights, present.groups))
     offsets = pa.array(np.append(0, ends), pa.int32())
-    lists = pa.ListArray.from_arrays(offsets, values.take(order))
+    lists = pa.ListArray.from_arrays(offsets, map_values(len(order), lambda part: values.take(order[part])))
     return cast("Values", lists).cast(type_)

@@ -24,25 +24,30 @@ from omnigraph.language.query import ColumnValue, Expression, Identity, PathFunc
 from omnigraph.language.query.plan import ByRank, variables_of
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames import (
+    Codes,
     EvaluationContext,
     Frame,
     Mask,
     OptionalEntities,
     PathSet,
     Positions,
+    RowRange,
     arrow_type_of,
+    concat_numbers,
     evaluate,
+    find_rows,
+    map_rows,
+    map_values,
     number_tuples,
+    order_codes,
+    split_rows,
+    take_rows,
 )
 from omnigraph.storage.columns import Values, column_of, compute, to_bool_array, to_list
 
-_Codes: TypeAlias = npt.NDArray[np.uint64]
-"""Unsigned integers in the order of the values that they encode."""
-
-_Pass: TypeAlias = Callable[[Positions], _Codes]
+_Pass: TypeAlias = Callable[[Positions], Codes]
 """One pass over a key: returns the codes of the values at some places."""
 
-_DIGIT_BITS: Final = 16
 _CHUNK: Final = 8
 """Bytes of a text in one code."""
 _CHUNKS: Final = 4
@@ -61,7 +66,7 @@ class _SortKey:
     """Called with None for the values of all rows."""
     descending: bool = False
 
-    def codes(self, pass_: _Pass, places: Positions) -> _Codes:
+    def codes(self, pass_: _Pass, places: Positions) -> Codes:
         """Return the codes of a pass, inverted if the key is descending."""
         return ~pass_(places) if self.descending else pass_(places)
 
@@ -155,7 +160,8 @@ def _evaluate_key(expression: Expression, frame: Frame, evaluation: EvaluationCo
         found = evaluate(expression, frame, evaluation)
         return _rank_lists(found) if _is_list(found) else found
     first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
-    return _rank_texts(evaluate(expression, frame.take(first), evaluation)).take(numbers)
+    ranks = _rank_texts(evaluate(expression, frame.take(first), evaluation))
+    return map_values(len(numbers), lambda part: ranks.take(numbers[part]))
 
 
 def _rank_texts(texts: Values) -> Values:
@@ -180,14 +186,16 @@ def _sort(count: int, keys: Sequence[_SortKey], limit: int | None) -> Positions:
         tied = _find_tied(runs)
         if not len(tied):
             break
-        values = key.values(rows[tied])
-        place_of[rows[tied]] = np.arange(len(tied))
+        chosen = take_rows(rows, tied)
+        values = key.values(chosen)
+        for part in split_rows(len(chosen)):
+            place_of[chosen[part]] = np.arange(part.start, part.stop)
         for pass_ in _make_passes(values):
             check_deadline()
             tied = _find_tied(runs)
             if not len(tied):
                 break
-            rows, runs = _refine(rows, runs, tied, key.codes(pass_, place_of[rows[tied]]), size)
+            rows, runs = _refine(rows, runs, tied, key.codes(pass_, take_rows(place_of, take_rows(rows, tied))), size)
     return rows[:size]
 
 
@@ -197,21 +205,26 @@ def _find_candidates(count: int, key: _SortKey, size: int) -> Positions:
     if size == count:
         return rows
     codes = key.codes(next(_make_passes(key.values(None))), rows)
-    return np.flatnonzero(codes <= _find_threshold(codes, size))
+    return find_rows(codes <= _find_threshold(codes, size))
 
 
-def _find_threshold(codes: _Codes, size: int) -> np.uint64:
+def _find_threshold(codes: Codes, size: int) -> np.uint64:
     """Return the largest of the ``size`` smallest codes."""
+    parts = [codes[part] for part in split_rows(len(codes))]
+    if len(parts) > 1:
+        # Only the smallest of each part can be among the smallest of all.
+        codes = concat_numbers([np.partition(part, size - 1)[:size] if size < len(part) else part for part in parts])
+    check_deadline()
     return np.partition(codes, size - 1)[size - 1]
 
 
 def _find_tied(runs: Positions) -> Positions:
     """Return the places of the rows whose run has other rows."""
     same = runs[1:] == runs[:-1]
-    return np.flatnonzero(np.append(same, False) | np.append(False, same))
+    return find_rows(np.append(same, False) | np.append(False, same))
 
 
-def _refine(rows: Positions, runs: Positions, tied: Positions, codes: _Codes, size: int) -> tuple[Positions, Positions]:
+def _refine(rows: Positions, runs: Positions, tied: Positions, codes: Codes, size: int) -> tuple[Positions, Positions]:
     """Sort the tied rows by their codes within each run, and drop the rows beyond the limit."""
     if len(rows) > size:
         begin = int(np.count_nonzero(runs < runs[-1]))
@@ -219,27 +232,17 @@ def _refine(rows: Positions, runs: Positions, tied: Positions, codes: _Codes, si
         kept = codes[last:] <= _find_threshold(codes[last:], size - begin)
         rows, codes = np.append(rows[:begin], rows[begin:][kept]), np.append(codes[:last], codes[last:][kept])
         runs, tied = runs[: len(rows)], tied[: len(codes)]
-    order = _radix_sort(codes)
+    order = order_codes(codes)
     if runs[-1]:
-        order = order[_radix_sort(runs[tied][order].view(np.uint64))]
-    rows[tied], codes = rows[tied][order], codes[order]
+        order = take_rows(order, order_codes(take_rows(runs, take_rows(tied, order)).view(np.uint64)))
+    chosen, codes = take_rows(rows, take_rows(tied, order)), take_rows(codes, order)
+    for part in split_rows(len(tied)):
+        rows[tied[part]] = chosen[part]
     begins_run = np.diff(runs, prepend=runs[0]) != 0
     begins_run[tied[1:]] |= codes[1:] != codes[:-1]
     runs = np.cumsum(begins_run)
     end = np.count_nonzero(runs <= runs[size - 1])
     return rows[:end], runs[:end]
-
-
-def _radix_sort(codes: _Codes) -> Positions:
-    """Sort stably by 16-bit digits, for which NumPy uses a radix sort."""
-    rest = codes - codes.min()
-    order = np.arange(len(codes))
-    for shift in range(0, int(rest.max()).bit_length(), _DIGIT_BITS):
-        check_deadline()
-        digits = (rest >> np.uint64(shift)).astype(np.uint16)
-        if digits.min() != digits.max():
-            order = order[np.argsort(digits[order], kind="stable")]
-    return order
 
 
 # --------------------------------------------------------------------------------------------- codes
@@ -251,20 +254,28 @@ def _make_passes(values: Values) -> Iterator[_Pass]:
     if pa.types.is_string(values.type):
         first, *others = _make_text_passes(values, valid)
         # No byte of a text is 255, so there is room for one code more.
-        yield (lambda places: np.where(valid[places], first(places) + _ONE, _ZERO)) if values.null_count else first
+        yield (
+            (lambda places: np.where(take_rows(valid, places), first(places) + _ONE, _ZERO))
+            if values.null_count
+            else first
+        )
         yield from others
         return
     codes = _encode_numbers(values)
     if values.null_count and valid.any():
         low, high = codes[valid].min(), codes[valid].max()
         if high - low == _ALL_BITS:
-            yield lambda places: valid[places].astype(np.uint64)
+            yield lambda places: take_rows(valid, places).astype(np.uint64)
         else:
             codes = np.where(valid, codes - low + _ONE, _ZERO)
-    yield lambda places: codes[places]
+    yield lambda places: take_rows(codes, places)
 
 
-def _encode_numbers(values: Values) -> _Codes:
+def _encode_numbers(values: Values) -> Codes:
+    return map_rows(len(values), lambda part: _encode_part(values.slice(part.start, part.stop - part.start)))
+
+
+def _encode_part(values: Values) -> Codes:
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     if values.null_count:
@@ -293,18 +304,24 @@ def _make_text_passes(texts: Values, valid: Mask) -> Iterator[_Pass]:
     chunks = np.lib.stride_tricks.sliding_window_view(np.append(held, np.zeros(_CHUNK, np.uint8)), _CHUNK)
     longest = int(lengths.max(initial=0))
     for done in range(0, min(longest, _CHUNK * _CHUNKS), _CHUNK):
-        yield partial(_encode_chunk, chunks, begins + done, lengths - done)
+        yield partial(_encode_chunk, chunks, begins, lengths, done)
     if longest > _CHUNK * _CHUNKS:
         yield lambda places: _encode_numbers(_rank_texts(texts.take(places)))
     else:
         # A text and the same text followed by characters 0 have had the same codes.
-        yield lambda places: lengths[places].astype(np.uint64)
+        yield lambda places: take_rows(lengths, places).astype(np.uint64)
 
 
-def _encode_chunk(chunks: npt.NDArray[np.uint8], begins: Positions, lengths: Positions, places: Positions) -> _Codes:
-    """Encode the next bytes of texts as one number, with zeros after the end."""
-    left = np.clip(lengths[places], 0, _CHUNK)
-    found = chunks[np.where(left, begins[places], 0)].view(">u8")[:, 0].astype(np.uint64)
-    beyond = (8 * (_CHUNK - left)).astype(np.uint64)
-    # A shift by all 64 bits would do nothing.
-    return np.where(left, found >> beyond % np.uint64(64) << beyond % np.uint64(64), np.uint64(0))
+def _encode_chunk(
+    chunks: npt.NDArray[np.uint8], begins: Positions, lengths: Positions, done: int, places: Positions
+) -> Codes:
+    """Encode the next bytes of texts, after those that are done, as one number, with zeros after the end."""
+
+    def encode(part: RowRange) -> Codes:
+        left = np.clip(lengths[places[part]] - done, 0, _CHUNK)
+        found = chunks[np.where(left, begins[places[part]] + done, 0)].view(">u8")[:, 0].astype(np.uint64)
+        beyond = (8 * (_CHUNK - left)).astype(np.uint64)
+        # A shift by all 64 bits would do nothing.
+        return np.where(left, found >> beyond % np.uint64(64) << beyond % np.uint64(64), np.uint64(0))
+
+    return map_rows(len(places), encode)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as datasets
 from lance.query import MatchQuery
 
+from omnigraph.deadlines import wait_for
 from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.values import ConstantValue
@@ -185,7 +186,7 @@ class WordSearch:
                 filter=self.where,
                 prefilter=self.where is not None,
             )
-            return scanner.to_table()
+            return wait_for(scanner.to_table)
 
 
 def search_vectors(
@@ -206,4 +207,4 @@ def search_vectors(
             filter=where,
             prefilter=True,
         )
-        return scanner.to_table()
+        return wait_for(scanner.to_table)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
 from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 
-from omnigraph.deadlines import check_deadline
+from omnigraph.deadlines import wait_for
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, StorageError
 from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
@@ -236,7 +236,7 @@ class Table:
                 chosen = [each for each in self.dataset.get_fragments() if each.fragment_id > after_fragment]
             elif in_fragments is not None:
                 chosen = [each for each in self.dataset.get_fragments() if each.fragment_id in in_fragments]
-            reader = self.dataset.scanner(
+            scanner = self.dataset.scanner(
                 fragments=chosen,
                 columns=None if columns is None else list(columns),
                 filter=filter,
@@ -247,19 +247,20 @@ class Table:
                 batch_size_bytes=BYTES_AT_ONCE if one_by_one else None,
                 # Unbounded, Lance reads up to 2 GiB ahead of whoever takes the rows.
                 io_buffer_size=2 * BYTES_AT_ONCE if one_by_one else None,
-            ).to_reader()
+            )
+            reader = wait_for(scanner.to_reader)
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         with self.reading():
-            for batch in reader:
-                check_deadline()
+            # A filter that few rows pass may read for long before the first batch.
+            while (batch := wait_for(lambda: next(reader, None))) is not None:
                 yield batch
 
     def count_rows(self, filter: str | None = None) -> int:  # noqa: A002  as in scan
         """Return the number of rows, or of those that match. Without a filter only metadata is read."""
         with self.reading():
-            return self.dataset.count_rows(filter=filter)
+            return wait_for(lambda: self.dataset.count_rows(filter=filter))
 
     @property
     def has_stable_row_ids(self) -> bool:
