@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.language.query import ComparisonOperator
 from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
-from omnigraph.read.frames.parts import Mask, Positions, split_rows
+from omnigraph.read.frames.parts import Mask, Positions, split_parts
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, column_of, compute, is_among, normalize_zero, to_bool_array, to_list
 from omnigraph.storage.filters import ValueCondition, compare_column
@@ -110,7 +110,7 @@ def compare_value_with_column(
 def _is_member(values: Values, type_: ValueType, items: tuple[ConstantValue, ...]) -> Mask:
     """Return for each value whether it is an item of a list. A long list is hashed in parts."""
     found, plain = np.zeros(len(values), np.bool_), normalize_zero(values)
-    for part in split_rows(len(items)):
+    for part in split_parts(len(items)):
         some = items[part]
         if type_.is_number:
             some = [equation.value for equation in list_equalities(_COLUMN, type_, some)]

@@ -56,7 +56,7 @@ from omnigraph.read.frames.comparisons import (
 )
 from omnigraph.read.frames.frame import RESULT, TRUE_MARK, EntityColumn, Frame, Mask, OptionalEntities, Positions
 from omnigraph.read.frames.kernels import calculate, call_function, convert_number
-from omnigraph.read.frames.parts import map_rows, map_values, mark_rows, take_rows
+from omnigraph.read.frames.parts import map_parts, map_values, mark_rows, take_rows
 from omnigraph.storage.arrow_schema import arrow_constants, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, make_nulls, to_bool_array
 
@@ -245,7 +245,7 @@ def _decide(predicate: Predicate, frame: Frame, evaluation: EvaluationContext, *
             return _decide_by_entity(predicate, variable, binding, evaluation, outcome=outcome)
     if isinstance(predicate, And | Or):
         return _decide_by_row(predicate, frame, evaluation, outcome=outcome)
-    return map_rows(
+    return map_parts(
         frame.num_rows,
         lambda part: _decide_by_row(predicate, frame.slice(part.start, part.stop), evaluation, outcome=outcome),
     )

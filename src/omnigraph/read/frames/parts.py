@@ -36,7 +36,7 @@ _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 """Multiplied by it, numbers that are near each other differ in their first bits."""
 
 
-def split_rows(count: int) -> Iterator[RowRange]:
+def split_parts(count: int) -> Iterator[RowRange]:
     """Yield the rows of one call after the other. The deadline is looked at before each."""
     for begin in range(0, count, ROWS_AT_ONCE):
         check_deadline()
@@ -61,7 +61,7 @@ def take_rows(numbers: npt.NDArray[Number], rows: Positions) -> npt.NDArray[Numb
     if len(rows) <= ROWS_AT_ONCE:
         return numbers[rows]
     found = np.empty(len(rows), numbers.dtype)
-    for part in split_rows(len(rows)):
+    for part in split_parts(len(rows)):
         found[part] = numbers[rows[part]]
     return found
 
@@ -73,24 +73,24 @@ def concat_numbers(arrays: Sequence[npt.NDArray[Number]]) -> npt.NDArray[Number]
         return np.concatenate(arrays)
     found, end = np.empty(count, np.result_type(*arrays)), 0
     for each in arrays:
-        for part in split_rows(len(each)):
+        for part in split_parts(len(each)):
             found[end + part.start : end + part.stop] = each[part]
         end += len(each)
     return found
 
 
-def map_rows(count: int, work: Callable[[RowRange], npt.NDArray[Number]]) -> npt.NDArray[Number]:
+def map_parts(count: int, work: Callable[[RowRange], npt.NDArray[Number]]) -> npt.NDArray[Number]:
     """Return the numbers that a function gives for all rows, one for each."""
     if count <= ROWS_AT_ONCE:
         return work(slice(0, count))
-    return concat_numbers([work(part) for part in split_rows(count)])
+    return concat_numbers([work(part) for part in split_parts(count)])
 
 
 def map_values(count: int, work: Callable[[RowRange], Values]) -> Values:
     """Return the values that a function gives for all rows, one for each."""
     if count <= ROWS_AT_ONCE:
         return work(slice(0, count))
-    return pa.concat_arrays([work(part) for part in split_rows(count)])
+    return pa.concat_arrays([work(part) for part in split_parts(count)])
 
 
 def repeat_numbers(counts: Positions) -> Positions:
@@ -100,7 +100,7 @@ def repeat_numbers(counts: Positions) -> Positions:
     if total <= ROWS_AT_ONCE:
         return np.repeat(np.arange(len(counts)), counts)
     found = np.empty(total, np.int64)
-    for part in split_rows(total):
+    for part in split_parts(total):
         # The first and the last of these numbers may have begun before and go on after them.
         first, last = (int(each) for each in np.searchsorted(ends, [part.start, part.stop - 1], "right"))
         stops = np.minimum(ends[first : last + 1], part.stop)
@@ -112,13 +112,13 @@ def find_rows(mask: Mask) -> Positions:
     """Return the rows where a mask is true."""
     if len(mask) <= ROWS_AT_ONCE:
         return np.flatnonzero(mask)
-    return concat_numbers([np.flatnonzero(mask[part]) + part.start for part in split_rows(len(mask))])
+    return concat_numbers([np.flatnonzero(mask[part]) + part.start for part in split_parts(len(mask))])
 
 
 def mark_rows(rows: Positions, size: int) -> Mask:
     """Return a mask that is true at some rows."""
     mask = np.zeros(size, np.bool_)
-    for part in split_rows(len(rows)):
+    for part in split_parts(len(rows)):
         mask[rows[part]] = True
     return mask
 
@@ -172,8 +172,8 @@ def order_codes(codes: Codes) -> Positions:
             digits = (arranged[part] - low >> shift) & kept  # noqa: B023  called at once, as below
             return digits << rows | np.arange(part.start, part.stop, dtype=np.uint64)
 
-        packed = sort_numbers(map_rows(len(codes), pack))
-        places = map_rows(len(packed), lambda part: (packed[part] & mask).view(np.int64))  # noqa: B023
+        packed = sort_numbers(map_parts(len(codes), pack))
+        places = map_parts(len(packed), lambda part: (packed[part] & mask).view(np.int64))  # noqa: B023
         order = places if order is None else take_rows(order, places)
     return np.arange(len(codes)) if order is None else order
 
@@ -187,7 +187,7 @@ def sort_numbers(numbers: Codes) -> Codes:
     count = min(2**16, 2 * len(numbers) // (_SORTED_PER_COPIED * ROWS_AT_ONCE) + 1)
     sample = np.sort(numbers[:: max(1, len(numbers) // (64 * count))])
     bounds = sample[len(sample) * np.arange(1, count) // count]
-    ranges = map_rows(len(numbers), lambda part: np.searchsorted(bounds, numbers[part], "right").astype(np.uint16))
+    ranges = map_parts(len(numbers), lambda part: np.searchsorted(bounds, numbers[part], "right").astype(np.uint16))
     found = take_rows(numbers, sort_digits(ranges))
     begin = 0
     for end in np.cumsum(count_by_position(cast("Positions", ranges), None, count)).tolist():
@@ -206,7 +206,7 @@ def sort_digits(digits: npt.NDArray[np.uint16]) -> Positions:
     # Where the next row of each digit belongs.
     places = np.cumsum(counts) - counts
     order = np.empty(len(digits), np.int64)
-    for part in split_rows(len(digits)):
+    for part in split_parts(len(digits)):
         rows = np.argsort(digits[part], kind="stable")
         arranged = digits[part][rows]
         here = np.bincount(arranged, minlength=size)
@@ -229,7 +229,7 @@ def number_tuples(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
         # Codes stay below the number of rows times the largest position, so they never overflow.
         width = int(column.max(initial=0)) + 1
         before = numbers
-        codes = map_rows(len(numbers), lambda part: before[part] * width + column[part])  # noqa: B023  called at once
+        codes = map_parts(len(numbers), lambda part: before[part] * width + column[part])  # noqa: B023  called at once
         first, numbers = number_codes(codes)
     return first, numbers
 
@@ -257,15 +257,15 @@ def _encode_codes(codes: Positions) -> tuple[Positions, int]:
 
 def _number_dense_codes(codes: Positions, size: int) -> tuple[Positions, Positions]:
     row_of = np.empty(size, np.int64)
-    for part in split_rows(size):
+    for part in split_parts(size):
         row_of[part] = -1
-    for part in reversed(list(split_rows(len(codes)))):
+    for part in reversed(list(split_parts(len(codes)))):
         check_deadline()
         # Assigned in reverse, so that the first row of each code remains.
         row_of[codes[part][::-1]] = np.arange(part.start, part.stop)[::-1]
-    present = concat_numbers([np.flatnonzero(row_of[part] >= 0) + part.start for part in split_rows(size)])
+    present = concat_numbers([np.flatnonzero(row_of[part] >= 0) + part.start for part in split_parts(size)])
     first = take_rows(row_of, present)
-    for part in split_rows(len(present)):
+    for part in split_parts(len(present)):
         row_of[present[part]] = np.arange(part.start, part.stop)
     return first, take_rows(row_of, codes)
 
@@ -274,7 +274,7 @@ def _number_in_buckets(codes: Positions) -> tuple[Positions, Positions]:
     """Number codes by hashing a part of them at a time: equal codes are in the same part."""
     bits = min(16, 1 + (len(codes) // ROWS_AT_ONCE).bit_length())
     shift = np.uint64(64 - bits)
-    buckets = map_rows(len(codes), lambda part: (codes[part].view(np.uint64) * _MIX >> shift).astype(np.uint16))
+    buckets = map_parts(len(codes), lambda part: (codes[part].view(np.uint64) * _MIX >> shift).astype(np.uint16))
     order = sort_digits(buckets)
     ends = np.cumsum(count_by_position(cast("Positions", buckets), None, 1 << bits))
     firsts, numbers, count, begin = list[Positions](), np.empty(len(codes), np.int64), 0, 0

@@ -27,7 +27,7 @@ from omnigraph.read.frames import (
     empty_positions,
     evaluate,
     evaluate_predicate,
-    map_rows,
+    map_parts,
     repeat_numbers,
     take_rows,
     to_comparable,
@@ -62,7 +62,7 @@ def cross_frames(left: Frame, right: Frame, memory: QueryMemory) -> Frame:
 
 def _list_all_pairs(left: int, right: int) -> tuple[Positions, Positions]:
     rows = repeat_numbers(np.full(left, right, np.int64))
-    return rows, map_rows(len(rows), lambda part: np.arange(part.start, part.stop) - rows[part] * right)
+    return rows, map_parts(len(rows), lambda part: np.arange(part.start, part.stop) - rows[part] * right)
 
 
 def _pair_bytes(left: Frame, right: Frame) -> int:
@@ -178,7 +178,7 @@ def _join_shown(frame: Frame, found: Frame, variables: Sequence[str], equal: _Eq
         places[is_present] = 1 + order[(shifts[rows] + np.arange(part.start, part.stop))[is_present]]
         return places
 
-    places = map_rows(len(left_rows), find_places)
+    places = map_parts(len(left_rows), find_places)
     joined = frame.take(left_rows)
     for name in variables:
         binding = found.bindings.get(name)
@@ -228,7 +228,7 @@ class _EqualRows:
         left_rows = repeat_numbers(self.counts)
         # The place of a pair among those of its left row, moved to where the rows of the right begin.
         shifts = self.begins - (np.cumsum(self.counts) - self.counts)
-        right_rows = map_rows(
+        right_rows = map_parts(
             len(left_rows), lambda part: self.order[shifts[left_rows[part]] + np.arange(part.start, part.stop)]
         )
         return left_rows, right_rows

@@ -26,7 +26,7 @@ from omnigraph.read.frames import (
     Positions,
     count_by_position,
     find_rows,
-    map_rows,
+    map_parts,
     open_full_table,
     order_codes,
     repeat_numbers,
@@ -215,13 +215,13 @@ def _sort_hops(
     """Sort hops by their begins, then by their ends. Return where each node begins, and the ends."""
     hops = sort_numbers(_encode_hops(begins, ends, 2**32))
     check_deadline()
-    return _find_indptr(begins, num_nodes), map_rows(len(hops), lambda part: hops[part].astype(np.int32))
+    return _find_indptr(begins, num_nodes), map_parts(len(hops), lambda part: hops[part].astype(np.int32))
 
 
 def _encode_hops(begins: CompactPositions, ends: CompactPositions, num_neighbours: int) -> Codes:
     """Return the begin and the end of each hop as one number, in their order."""
     shift = np.int64(max(1, num_neighbours - 1).bit_length())
-    return map_rows(len(begins), lambda part: (begins[part].astype(np.int64) << shift | ends[part]).view(np.uint64))
+    return map_parts(len(begins), lambda part: (begins[part].astype(np.int64) << shift | ends[part]).view(np.uint64))
 
 
 def _find_indptr(begins: CompactPositions, num_nodes: int) -> CompactPositions:
@@ -288,7 +288,7 @@ def find_edges_between(
 ) -> tuple[Positions, Positions]:
     """Find all edges from each source to its destination. Return for each the row of the pair, and the edge."""
     begins, ends = (
-        map_rows(len(sources), lambda part: _lower_bounds(arrays, sources[part], bounds[part]))  # noqa: B023  called at once
+        map_parts(len(sources), lambda part: _lower_bounds(arrays, sources[part], bounds[part]))  # noqa: B023  called at once
         for bounds in (destinations, destinations + 1)
     )
     rows, places = expand_ranges(begins, ends)
@@ -301,12 +301,12 @@ def are_neighbours(arrays: Neighbourhood, sources: Positions, destinations: Posi
         inside = np.flatnonzero(destinations < arrays.num_neighbours)
         found = np.zeros(len(sources), np.bool_)
         if len(inside) and len(arrays.neighbours):
-            found[inside] = map_rows(
+            found[inside] = map_parts(
                 len(inside),
                 lambda part: cast("Mask", arrays.matrix[sources[inside[part]], destinations[inside[part]]] > 0),
             )
         return found
-    return map_rows(
+    return map_parts(
         len(sources),
         lambda part: (
             _lower_bounds(arrays, sources[part], destinations[part])
@@ -325,7 +325,7 @@ def expand_ranges(begins: Positions, ends: Positions) -> tuple[Positions, Positi
     counts = ends - begins
     rows = repeat_numbers(counts)
     shifts = begins - (np.cumsum(counts) - counts)
-    places = map_rows(len(rows), lambda part: shifts[rows[part]] + np.arange(part.start, part.stop))
+    places = map_parts(len(rows), lambda part: shifts[rows[part]] + np.arange(part.start, part.stop))
     return rows, places
 
 

@@ -35,7 +35,7 @@ from omnigraph.read.frames import (
     order_codes,
     repeat_numbers,
     split_groups,
-    split_rows,
+    split_parts,
     take_rows,
 )
 from omnigraph.read.result.order import sort_columns
@@ -73,7 +73,7 @@ def find_groups(
     shown = pa.concat_tables(
         [
             _show_keys(keys, representatives.slice(part.start, part.stop), evaluation)
-            for part in split_rows(max(1, groups.count))
+            for part in split_parts(max(1, groups.count))
         ]
     )
     states = (_summarize(each, frame, groups, evaluation, is_part=is_part) for each in _aggregates_of(columns))
@@ -384,7 +384,7 @@ def _sum_floats(present: _PresentValues) -> npt.NDArray[np.float64]:
         weighed = numbers if present.weights is None else numbers * present.weights
     # One after the other, so that parts give the same sums as the whole.
     sums = np.zeros(present.groups, np.float64)
-    for part in split_rows(len(weighed)):
+    for part in split_parts(len(weighed)):
         np.add.at(sums, present.numbers[part], weighed[part])
     return sums
 
@@ -399,7 +399,7 @@ def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
     if present.weights is not None:
         weighed = weighed * cast("npt.NDArray[np.int64]", present.weights.astype(width))
     sums = cast("npt.NDArray[np.int64]", np.zeros(present.groups, width))
-    for part in split_rows(len(weighed)):
+    for part in split_parts(len(weighed)):
         np.add.at(sums, present.numbers[part], weighed[part])
     return sums
 
@@ -414,7 +414,7 @@ def _find_extremes(function: AggregateFunction, present: _PresentValues) -> Valu
     numbers = _to_numbers(present.values)
     smallest = function is AggregateFunction.MIN
     results = np.full(present.groups, _identity_of_extreme(numbers.dtype, highest=smallest), numbers.dtype)
-    for part in split_rows(len(numbers)):
+    for part in split_parts(len(numbers)):
         (np.minimum if smallest else np.maximum).at(results, present.numbers[part], numbers[part])
     found = _to_column(results, missing=count_by_position(present.numbers, None, present.groups) == 0)
     return found if found.type.equals(type_) else found.cast(type_)

@@ -36,11 +36,11 @@ from omnigraph.read.frames import (
     concat_numbers,
     evaluate,
     find_rows,
-    map_rows,
+    map_parts,
     map_values,
     number_tuples,
     order_codes,
-    split_rows,
+    split_parts,
     take_rows,
 )
 from omnigraph.storage.columns import Values, column_of, compute, to_bool_array, to_list
@@ -188,7 +188,7 @@ def _sort(count: int, keys: Sequence[_SortKey], limit: int | None) -> Positions:
             break
         chosen = take_rows(rows, tied)
         values = key.values(chosen)
-        for part in split_rows(len(chosen)):
+        for part in split_parts(len(chosen)):
             place_of[chosen[part]] = np.arange(part.start, part.stop)
         for pass_ in _make_passes(values):
             check_deadline()
@@ -210,7 +210,7 @@ def _find_candidates(count: int, key: _SortKey, size: int) -> Positions:
 
 def _find_threshold(codes: Codes, size: int) -> np.uint64:
     """Return the largest of the ``size`` smallest codes."""
-    parts = [codes[part] for part in split_rows(len(codes))]
+    parts = [codes[part] for part in split_parts(len(codes))]
     if len(parts) > 1:
         # Only the smallest of each part can be among the smallest of all.
         codes = concat_numbers([np.partition(part, size - 1)[:size] if size < len(part) else part for part in parts])
@@ -236,7 +236,7 @@ def _refine(rows: Positions, runs: Positions, tied: Positions, codes: Codes, siz
     if runs[-1]:
         order = take_rows(order, order_codes(take_rows(runs, take_rows(tied, order)).view(np.uint64)))
     chosen, codes = take_rows(rows, take_rows(tied, order)), take_rows(codes, order)
-    for part in split_rows(len(tied)):
+    for part in split_parts(len(tied)):
         rows[tied[part]] = chosen[part]
     begins_run = np.diff(runs, prepend=runs[0]) != 0
     begins_run[tied[1:]] |= codes[1:] != codes[:-1]
@@ -272,7 +272,7 @@ def _make_passes(values: Values) -> Iterator[_Pass]:
 
 
 def _encode_numbers(values: Values) -> Codes:
-    return map_rows(len(values), lambda part: _encode_part(values.slice(part.start, part.stop - part.start)))
+    return map_parts(len(values), lambda part: _encode_part(values.slice(part.start, part.stop - part.start)))
 
 
 def _encode_part(values: Values) -> Codes:
@@ -324,4 +324,4 @@ def _encode_chunk(
         # A shift by all 64 bits would do nothing.
         return np.where(left, found >> beyond % np.uint64(64) << beyond % np.uint64(64), np.uint64(0))
 
-    return map_rows(len(places), encode)
+    return map_parts(len(places), encode)
