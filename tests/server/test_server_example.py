@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import omnigraph
 from omnigraph.cli.app import main
 from omnigraph.server import Role, check_server, create_token, read_config
+from tests.server.client import open_client
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "server"
 
@@ -50,6 +53,29 @@ def test_the_commands_say_what_a_policy_says(folder: Path, capsys: pytest.Captur
     failed = run(*words)
     assert (failed[0], "FAILED curators do not write on main" in failed[1]) == (1, True)
     assert run("validate")[0] == 2
+
+
+WALK = "query far() { match { $a: Person  $a knows{1,%d} $b } return { count($b) as n } }"
+PAIRS = "query pairs() { match { $a: Person  $b: Person } return { count($a) as n } }"
+
+
+def test_the_limits_of_the_example_hold(folder: Path) -> None:
+    _, token = create_token(folder / "tokens.json", "act-tomas", Role.READ, None, None)
+    settings = read_config(folder / "server.yaml", {})
+    with asyncio.Runner() as runner:
+        client = replace(open_client(settings, runner), token=token)
+        assert client.ok("POST", "query", {"query": WALK % 3})["rows"]
+        refused = client.fails(400, "POST", "query", {"query": WALK % 4})
+        assert (refused["type"], refused["details"]["limit"]) == ("query_too_costly", 3)
+        assert client.ok("POST", "query", {"query": PAIRS})["rows"]
+        found = client.ok("GET", "")["limits"]
+        client.close()
+    assert {name: found[name] for name in ("hops", "read_seconds", "estimate_rows")} == {
+        "hops": 3,
+        "read_seconds": 10,
+        "estimate_rows": 1_000_000,
+    }
+    assert settings.limits.hops == 6
 
 
 def test_a_policy_without_tokens_is_no_start(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,6 @@ import orjson
 import pytest
 
 from omnigraph.server import Role, create_token
-from omnigraph.server.process.connections import HEADER_BYTES
 from omnigraph.server.routes import ROUTES
 from tests.server.live import WAIT, LiveServer, start_server, wait_until
 
@@ -138,9 +137,10 @@ def test_a_body_that_trickles(server: LiveServer, token: str) -> None:
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
-        (b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", {400, 414, 431}),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", {400, 431}),
+        (b"GET /" + b"x" * 2_000_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", {431}),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2_000_000 + b"\r\n\r\n", {431}),
         (b"\x16\x03\x01 nonsense\r\n\r\n", {400}),
+        # One parser of uvicorn asks for a host itself, the other leaves it to our check of its name.
         (b"GET /healthz HTTP/1.1\r\n\r\n", {400, 421}),
         (b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", {400}),
         (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", {400, 421}),
@@ -149,13 +149,8 @@ def test_a_body_that_trickles(server: LiveServer, token: str) -> None:
 )
 def test_what_is_no_proper_request(server: LiveServer, sent: bytes, status: set[int]) -> None:
     with connect(server) as connection:
-        try:
-            connection.sendall(sent)
-            found, body = read_answer(connection)
-        except (ConnectionError, ssl.SSLEOFError):
-            # The server answered and ended the connection while the rest was on its way.
-            assert len(sent) > HEADER_BYTES
-            return
+        connection.sendall(sent)
+        found, body = read_answer(connection)
     assert found in status
     assert {"error", "code", "type", "request_id"} <= set(body)
 

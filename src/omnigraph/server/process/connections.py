@@ -23,6 +23,10 @@ else:
 
 HEADER_BYTES: Final = 64 << 10
 """The request line and the headers together."""
+_LINGER_SECONDS: Final = 2.0
+"""How long a client that was refused may go on sending what nobody reads."""
+_QUIET_SECONDS: Final = 0.2
+"""How long nothing arrives of one that has ended."""
 _STATUS_LINE: Final = b"HTTP/1.1 "
 _WORDS: Final = {
     400: ("bad_http", "this is not a request of HTTP/1.1", "see RFC 9112"),
@@ -112,6 +116,7 @@ class _GuardedConnection(_Protocol):
     _limit: asyncio.TimerHandle | None = None
     _pending: int = 0
     """Bytes of headers that are not complete."""
+    _refused_at: float | None = None
 
     def find_header_seconds(self) -> float:
         """Return how long headers may take."""
@@ -124,11 +129,16 @@ class _GuardedConnection(_Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes. While they are part of headers, time runs."""
+        if self._refused_at is not None:
+            self._linger(self._refused_at)
+            return
         # There is none before the first request.
         before = cast("RequestResponseCycle | None", self.cycle)
         self._pending += len(data)
         super().data_received(data)
         now = cast("RequestResponseCycle | None", self.cycle)
+        if self._refused_at is not None:
+            return
         if self.transport.is_closing():
             self._stop_waiting()
         elif now is not before or (now is not None and not now.response_complete):
@@ -160,8 +170,9 @@ class _GuardedConnection(_Protocol):
 
     def _refuse(self, status: int) -> None:
         self._stop_waiting()
-        if self.transport.is_closing():
+        if self._refused_at is not None or self.transport.is_closing():
             return
+        self._refused_at = self.loop.time()
         type_, sentence, hint = _WORDS[status]
         request_id = str(ULID())
         body = orjson.dumps(
@@ -179,4 +190,13 @@ class _GuardedConnection(_Protocol):
             *(f"{name}: {each}" for name, each in headers.items()),
         ]
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
-        self.transport.close()
+        self._linger(self._refused_at)
+
+    def _linger(self, began: float) -> None:
+        """End the connection when nothing arrives any more.
+
+        One that is closed while bytes arrive is reset, and the answer is lost on its way.
+        """
+        self._stop_waiting()
+        end = min(self.loop.time() + _QUIET_SECONDS, began + _LINGER_SECONDS)
+        self._limit = self.loop.call_at(end, self.transport.close)

@@ -11,7 +11,7 @@ from omnigraph.language.schema import TableKey
 from omnigraph.manifest.rows import MAIN
 from omnigraph.server.access import ANY_TOKEN, PUBLIC, Action, Gate, ask_graph, ask_place, ask_server, list_actions
 from omnigraph.server.calls import Answer, Route, ServerCall, make_gate
-from omnigraph.server.config import ServedGraph
+from omnigraph.server.config import REQUEST_LIMITS, ServedGraph
 from omnigraph.server.messages import (
     RELEASE,
     WIRE_VERSION,
@@ -132,7 +132,7 @@ def get_graph(call: ServerCall) -> Answer:
     """Describe a graph: branches, head, and row counts on main."""
     hosted, limits = call.graph, call.limits
     info = _hide_parts(call, hosted.graph.info())
-    shown = {name: getattr(limits, name) for name in ("rows", "result_bytes", "body_bytes", "load_bytes")}
+    shown = {name: getattr(limits, name) for name in REQUEST_LIMITS}
     return Answer(
         {
             "graph_id": hosted.id,
