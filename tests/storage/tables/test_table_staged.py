@@ -27,6 +27,8 @@ from omnigraph.storage.tables import (
     commit,
     compact,
     create_table,
+    create_table_branch,
+    delete_table_branch,
     open_table,
     overwrite,
     overwrite_fragments,
@@ -256,6 +258,23 @@ def test_a_table_is_read_while_an_index_on_it_is_built(tmp_path: Path) -> None:
     while builder.is_alive():
         assert next(table.scan(["id"], limit=1)).num_rows == 1
     builder.join()
+
+
+def test_a_table_is_read_while_a_branch_of_it_is_deleted(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "many"), pa.table({"id": [f"{number:>20}" for number in range(1000)]}), "op")
+    for number in range(20):
+        create_table_branch(table, f"b{number}")
+
+    def delete_all() -> None:
+        for number in range(20):
+            delete_table_branch(table, f"b{number}")
+
+    deleter = threading.Thread(target=delete_all)
+    deleter.start()
+    while deleter.is_alive():
+        assert next(table.scan(["id"], limit=1)).num_rows == 1
+    deleter.join()
+    assert not table.list_forks()
 
 
 def documents(count: int, start: int = 0) -> pa.Table:

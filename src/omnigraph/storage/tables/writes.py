@@ -345,7 +345,7 @@ def delete_table_branch(table: Table, name: str) -> bool:
                 _delete_ref(table, name)
                 shutil.rmtree(branch_uri(table.uri, name), ignore_errors=True)
             else:
-                table.dataset.branches.delete(name)
+                open_own_handle(table).branches.delete(name)
 
     retry_moved_refs(delete)
     return True
