@@ -336,13 +336,13 @@ class SourceTooLarge(InputError):
 
 
 class KeyReused(InputError):
-    """The key belongs to another write, which is committed. Nothing was changed."""
+    """The key belongs to another write, which is done; ``commit_id`` is None if it made none. Nothing was changed."""
 
     code = "key_reused"
 
-    def __init__(self, commit_id: str) -> None:
+    def __init__(self, commit_id: str | None) -> None:
         super().__init__(
-            f"the key belongs to another write, which is commit {commit_id}",
+            "the key belongs to another write" + ("" if commit_id is None else f", which is commit {commit_id}"),
             hint="give each write its own key",
             details={"commit_id": commit_id},
         )

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from omnigraph.server import Role
+from omnigraph.server.routes import ROUTES
 from tests.selection import daily
 from tests.server.client import Client, error_of
 from tests.server.conftest import SCHEMA
@@ -94,10 +95,57 @@ def test_a_wrong_key_is_refused(client: Client, branch: str, key: str) -> None:
     assert (refused.status_code, error_of(refused)["type"]) == (400, "parameter_error")
 
 
-def test_a_route_that_keeps_no_keys_says_so(client: Client) -> None:
-    refused = send_with_key(client, "branches", {"name": "t/keyless"})
+WITHOUT_COMMIT = [
+    ("POST", "branches", {"name": "t/once", "from": "main"}),
+    ("POST", "tags", {"name": "t/mark", "ref": "main"}),
+    ("DELETE", "tags/t/mark", None),
+    ("DELETE", "branches/t/once", None),
+    ("POST", "settings", {"keep": "30d"}),
+    ("POST", "operations", {"kind": "verify"}),
+]
+
+
+def test_writes_without_a_commit_answer_a_repeated_key_as_the_first_time(client: Client) -> None:
+    for number, (method, path, body) in enumerate(WITHOUT_COMMIT):
+        headers = {"Idempotency-Key": f"n-{number}"}
+        first, again = (client.send(method, path, body, headers=headers) for _ in range(2))
+        assert first.status_code in (200, 202), first.text
+        assert again.status_code == first.status_code
+        assert first.headers.get("location") == again.headers.get("location")
+        told, repeated = first.json(), again.json()
+        assert (told.pop("replayed"), repeated.pop("replayed")) == (False, True)
+        assert told.pop("request_id") != repeated.pop("request_id")
+        assert told == repeated
+    while client.ok("GET", first.headers["location"])["operation"]["state"] == "running":
+        pass
+    # Without the key it is a second attempt.
+    client.fails(404, "DELETE", "branches/t/once")
+    # With the key of another it is refused, and so is what was asked for by somebody else.
+    other = client.send("POST", "branches", {"name": "t/twice"}, headers={"Idempotency-Key": "n-0"})
+    assert (other.status_code, error_of(other)["type"]) == (409, "key_reused")
+    assert "t/twice" not in client.ok("GET", "branches")["branches"]
+    stranger = client.with_role(Role.WRITE, "act-ines")
+    made = stranger.send("POST", "branches", {"name": "t/once"}, headers={"Idempotency-Key": "n-0"})
+    assert (made.status_code, made.json()["replayed"]) == (200, False)
+
+
+def test_every_route_that_changes_a_graph_takes_a_key() -> None:
+    changing = [each for each in ROUTES if each.kind == "write"]
+    assert all(each.keeps_key or each.keeps_answer for each in changing)
+    assert not any(each.keeps_key and each.keeps_answer for each in ROUTES)
+
+
+def test_a_failed_write_is_not_remembered(client: Client) -> None:
+    headers = {"Idempotency-Key": "n-failed"}
+    body = {"name": "t/late", "from": "t/none-yet"}
+    assert client.send("POST", "branches", body, headers=headers).status_code == 404
+    client.ok("POST", "branches", {"name": "t/none-yet"})
+    assert client.send("POST", "branches", body, headers=headers).json()["replayed"] is False
+
+
+def test_a_route_that_only_reads_takes_no_key(client: Client) -> None:
+    refused = send_with_key(client, "explain", {"query": "query q() { match { $c: City } return { $c.name } }"})
     assert refused.status_code == 400
-    assert "t/keyless" not in client.ok("GET", "branches")["branches"]
 
 
 def test_uploads_with_one_key_are_told_apart_by_their_content(client: Client, branch: str) -> None:

@@ -116,6 +116,8 @@ class Route:
     """The route that replaces this deprecated one."""
     keeps_key: bool = False
     """Whether its commit keeps the idempotency key of the request."""
+    keeps_answer: bool = False
+    """Whether it changes something without a commit, and its answer is kept with the idempotency key."""
     find_kind: Callable[[ServerCall], Kind] | None = None
     """Which kind a request is of, where the path alone does not say."""
 

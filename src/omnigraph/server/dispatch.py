@@ -39,6 +39,7 @@ from omnigraph.server.calls import (
 from omnigraph.server.deferred import defer, read_preference
 from omnigraph.server.errors import ErrorContext, to_error_answer
 from omnigraph.server.hosting import HostedGraph, Hosting, RunningRequest, ServerState
+from omnigraph.server.kept_answers import KeptAnswer
 from omnigraph.server.messages import (
     CHUNK_BYTES,
     KEY_HEADER,
@@ -199,7 +200,7 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
             return Answer(status=HTTPStatus.NOT_MODIFIED), b"", etag
         headers = check_conditions(call, etag)
         call = call if headers is call.headers else replace(call, headers=headers)
-        answer = route.work(call)
+        answer = _work_once(route, call) if route.keeps_answer else route.work(call)
         require_types_asked(route.access, call.gate)
         if answer.stream is not None:
             return *_begin_stream(answer, answer.stream), etag
@@ -208,6 +209,24 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
     if route.kind_of(call) == "read" and len(body) > most:
         raise too_large(f"the answer has {len(body):,} bytes; at most {most:,} are sent as JSON")
     return answer, body, etag
+
+
+def _work_once(route: Route, call: ServerCall) -> Answer:
+    """Do the work of a write without a commit, unless the answer to its key is known."""
+    if call.key is None:
+        return route.work(call)
+    answers, graph_id = call.hosting.answers, call.graph.id
+    kept = answers.find(graph_id, call.key)
+    if kept is not None:
+        return Answer({**kept.fields, "replayed": True}, kept.commit, kept.status, kept.headers)
+    answer = route.work(call)
+    fields = {**answer.fields, "replayed": False}
+    answers.keep(
+        graph_id,
+        call.key,
+        KeptAnswer(call.key.fingerprint, int(answer.status), answer.commit, fields, dict(answer.headers)),
+    )
+    return replace(answer, fields=fields)
 
 
 def _begin_stream(answer: Answer, stream: Iterator[bytes]) -> tuple[Answer, bytes]:
@@ -249,7 +268,9 @@ async def _read_call(
         key = None
         if header is not None:
             asked = (request.url.path, request.url.query)
-            key = read_write_key(header, gate.token.actor, asked, upload or data, is_kept=route.keeps_key)
+            key = read_write_key(
+                header, gate.token.actor, asked, upload or data, is_kept=route.keeps_key or route.keeps_answer
+            )
     except OmniGraphError:
         if upload is not None:
             upload.unlink(missing_ok=True)

@@ -28,6 +28,7 @@ from omnigraph.server.access import Role, SessionStore, Token, TokenBook, make_t
 from omnigraph.server.admission import Admission
 from omnigraph.server.config import DEFAULT_GRAPH, ServedGraph, ServerSettings, StoredQueries
 from omnigraph.server.errors import RequestError
+from omnigraph.server.kept_answers import AnswerStore
 from omnigraph.server.operations import OperationStore
 from omnigraph.server.request_log import RequestLog
 from omnigraph.server.upload_folders import UploadFolder
@@ -176,6 +177,7 @@ class Hosting:
     uploads: UploadFolder
     traffic: Traffic
     operations: OperationStore
+    answers: AnswerStore
     sessions: SessionStore
     run: ServerRun
     is_draining: bool = False
@@ -278,6 +280,7 @@ def open_hosting(
         UploadFolder(run.state),
         Traffic(log.set_under_way),
         OperationStore(run.state),
+        AnswerStore(run.state),
         sessions,
         run,
         read_settings=read_settings,

@@ -1,6 +1,7 @@
 """Idempotency keys of requests: a write that is sent again with its key is answered with the commit that it made.
 
-The key is kept in the commit itself, so any process of any server finds it, for a day.
+The key is kept in the commit itself, so any process of any server finds it, for a day. Of writes without a commit the
+answers are kept in the state folder.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ def read_write_key(
     if header is None:
         return None
     if not is_kept:
-        raise ParameterError(
-            "this route keeps no idempotency keys", hint="repeat it as it is: it is refused if it was done"
-        )
+        raise ParameterError("this route keeps no idempotency keys", hint="send it without one: it only reads")
     return make_write_key(header, actor, (*request, _digest(body)))
 
 

@@ -293,7 +293,9 @@ def change_kept_settings(call: ServerCall) -> Answer:
 _LONGEST_ID: Final = 64
 _G: Final = "/graphs/{graph_id}"
 ROUTES: Final = (
-    Route("POST", f"{_G}/operations", start_operation, ask_graph(Action.ADMIN), body=OperationFields),
+    Route(
+        "POST", f"{_G}/operations", start_operation, ask_graph(Action.ADMIN), body=OperationFields, keeps_answer=True
+    ),
     Route("GET", f"{_G}/operations", list_all_operations, ask_graph(Action.READ), "control"),
     Route("GET", f"{_G}/operations/{{operation}}", get_one_operation, ask_graph(Action.READ), "control"),
     Route("DELETE", f"{_G}/operations/{{operation}}", cancel_operation, ask_graph(Action.READ), "control"),
@@ -301,6 +303,14 @@ ROUTES: Final = (
     Route("DELETE", f"{_G}/requests/{{request}}", cancel_running_request, ask_graph(Action.READ), "control"),
     Route("GET", f"{_G}/health", describe_graph_health, ask_graph(Action.ADMIN), query=HealthFields),
     Route("GET", f"{_G}/settings", get_kept_settings, ask_graph(Action.ADMIN)),
-    Route("POST", f"{_G}/settings", change_kept_settings, ask_graph(Action.ADMIN), "write", body=SettingsFields),
+    Route(
+        "POST",
+        f"{_G}/settings",
+        change_kept_settings,
+        ask_graph(Action.ADMIN),
+        "write",
+        body=SettingsFields,
+        keeps_answer=True,
+    ),
     Route("GET", f"{_G}/recoveries", list_all_recoveries, ask_graph(Action.ADMIN)),
 )

@@ -256,19 +256,27 @@ _NEW_TAG: Final = ask_all(
 )
 ROUTES: Final = (
     Route("GET", f"{_G}/branches", list_all_branches, ask_graph(Action.READ)),
-    Route("POST", f"{_G}/branches", create_new_branch, _CREATE, "write", body=BranchFields),
+    Route("POST", f"{_G}/branches", create_new_branch, _CREATE, "write", body=BranchFields, keeps_answer=True),
     Route("POST", f"{_G}/branches/merge", merge_branches, _MERGE, "write", body=MergeFields, keeps_key=True),
     Route("POST", f"{_G}/merges", merge_branches, _MERGE, "write", body=MergeFields, keeps_key=True),
     Route("POST", f"{_G}/reverts", revert_commit, _REVERT, "write", body=RevertFields, keeps_key=True),
     Route("GET", _BRANCH, get_one_branch, ask_all(RouteAsk(Action.READ, branch="branch"))),
-    Route("DELETE", _BRANCH, delete_one_branch, ask_all(RouteAsk(Action.BRANCH_DELETE, target="branch")), "write"),
+    Route(
+        "DELETE",
+        _BRANCH,
+        delete_one_branch,
+        ask_all(RouteAsk(Action.BRANCH_DELETE, target="branch")),
+        "write",
+        keeps_answer=True,
+    ),
     Route("GET", f"{_G}/tags", list_all_tags, ask_graph(Action.READ)),
-    Route("POST", f"{_G}/tags", create_new_tag, _NEW_TAG, "write", body=TagFields),
+    Route("POST", f"{_G}/tags", create_new_tag, _NEW_TAG, "write", body=TagFields, keeps_answer=True),
     Route(
         "DELETE",
         f"{_G}/tags/{{tag:path}}",
         delete_one_tag,
         ask_all(RouteAsk(Action.TAG), RouteAsk(Action.READ, ref="tag")),
         "write",
+        keeps_answer=True,
     ),
 )
