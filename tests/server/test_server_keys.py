@@ -116,11 +116,11 @@ def test_writes_without_a_commit_answer_a_repeated_key_as_the_first_time(client:
         assert (told.pop("replayed"), repeated.pop("replayed")) == (False, True)
         assert told.pop("request_id") != repeated.pop("request_id")
         assert told == repeated
-    while client.ok("GET", first.headers["location"])["operation"]["state"] == "running":
+    while any(each["state"] == "running" for each in client.ok("GET", "operations")["operations"]):
         pass
     # Without the key it is a second attempt.
     client.fails(404, "DELETE", "branches/t/once")
-    # With the key of another it is refused, and so is what was asked for by somebody else.
+    # Another request with the key is refused; the key of another actor is another key.
     other = client.send("POST", "branches", {"name": "t/twice"}, headers={"Idempotency-Key": "n-0"})
     assert (other.status_code, error_of(other)["type"]) == (409, "key_reused")
     assert "t/twice" not in client.ok("GET", "branches")["branches"]
