@@ -1,6 +1,7 @@
 """Pipeline files: parse them, and plan them against a graph. Spark is not used here; ``spark/pipeline`` runs plans.
 
-``omnigraph.pipeline.plan``, ``check`` and ``run`` are public, and so are ``infer_schema`` and ``propose_pipeline``.
+``omnigraph.pipeline.plan``, ``check`` and ``run`` are public, and so are ``infer_schema``, ``propose_pipeline`` and
+``split_text``.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
+    from omnigraph.pipeline.text_chunks import split_text
     from omnigraph.pipeline_runs import check, plan, run
 
-__all__ = ["check", "infer_schema", "plan", "propose_pipeline", "run"]
+__all__ = ["check", "infer_schema", "plan", "propose_pipeline", "run", "split_text"]
 
 
 def __getattr__(name: str) -> object:
@@ -24,4 +26,8 @@ def __getattr__(name: str) -> object:
         from omnigraph.pipeline import proposals
 
         return getattr(proposals, name)
+    if name == "split_text":
+        from omnigraph.pipeline import text_chunks
+
+        return text_chunks.split_text
     raise AttributeError(f"module 'omnigraph.pipeline' has no attribute {name!r}")

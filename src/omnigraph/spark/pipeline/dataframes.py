@@ -28,6 +28,7 @@ from omnigraph.spark.pipeline.problems import (
 )
 from omnigraph.spark.pipeline.rdf_source import RDF, read_triples
 from omnigraph.spark.pipeline.step_recorder import StepRecorder
+from omnigraph.spark.pipeline.text_function import offer_split_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +46,16 @@ def build_frames(plan: PipelinePlan, session: SparkSession, recorder: StepRecord
     :class:`PipelineError` lists every source, view and mapping that Spark rejects.
     """
     builder = _FrameBuilder(plan.file, session, recorder)
-    try:
-        builder.register_sources()
-        builder.register_views()
-        frames = builder.map_types(plan)
-        builder.raise_problems()
-        yield frames
-    finally:
-        for name in builder.registered:
-            session.catalog.dropTempView(name)
+    with offer_split_text(plan.file, session):
+        try:
+            builder.register_sources()
+            builder.register_views()
+            frames = builder.map_types(plan)
+            builder.raise_problems()
+            yield frames
+        finally:
+            for name in builder.registered:
+                session.catalog.dropTempView(name)
 
 
 class _FrameBuilder:
