@@ -81,5 +81,6 @@ def test_a_large_diff_is_counted_and_not_drawn(tmp_path: Path) -> None:
     diff = graph.diff(graph.commits()[-1].id)
     assert "<svg" not in html_of(diff)
     assert f"+{DRAWN_ENTITIES + 1}" in html_of(diff)
+    assert f"{DRAWN_ENTITIES + 1} entities changed; at most {DRAWN_ENTITIES} are drawn." in html_of(diff)
     with pytest.raises(ParameterError, match="more than 200 entities"):
         diff.to_svg()

@@ -26,6 +26,7 @@ from omnigraph.draw import (
     draw_schema,
 )
 from omnigraph.draw.layers import place_in_layers
+from omnigraph.draw.svg import width_of
 from tests.selection import sized
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -144,3 +145,21 @@ def test_unconnected_nodes_stand_side_by_side() -> None:
     svg = draw_diff([DiffNode("T", f"t{n}", DiffMark.UPDATED) for n in range(30)], [])
     circles = [(each.attrib["cx"], each.attrib["cy"]) for each in elements_of(svg) if each.tag == f"{SVG}circle"]
     assert len(set(circles)) == 30
+
+
+def test_long_names_of_a_diff_keep_apart() -> None:
+    nodes = [DiffNode("Person", f"a name that is very long {n}", DiffMark.INSERTED) for n in range(8)]
+    ends = [("Person", node.id) for node in nodes]
+    edges = [
+        DiffEdge("Knows", ends[0], ends[1], DiffMark.INSERTED),
+        DiffEdge("Knows", ends[2], ends[3], DiffMark.UPDATED),
+    ]
+    texts = [each for each in elements_of(draw_diff(nodes, edges)) if each.tag == f"{SVG}text"]
+    boxes: list[tuple[float, float, float]] = []
+    for each in texts:
+        if (each.text or "").startswith(("a name", "+ Knows", "~ Knows")):
+            half = width_of(each.text or "", float(each.attrib["font-size"])) / 2
+            boxes.append((float(each.attrib["x"]) - half, float(each.attrib["x"]) + half, float(each.attrib["y"])))
+    assert len(boxes) >= len(nodes)
+    for (left, right, down), (other_left, other_right, other_down) in combinations(boxes, 2):
+        assert right <= other_left or other_right <= left or abs(down - other_down) >= 9

@@ -132,6 +132,24 @@ def test_a_neighbourhood_is_searched_drawn_expanded_and_undone(site: Site, visit
         assert len(graph.query(text, "drawn_paper").rows) == 3
 
 
+def test_the_result_of_a_query_is_drawn_with_the_edges_between(site: Site, visit: Visit) -> None:
+    pattern = "$t: Trial { status: $s } $t tests $c $c: Compound"
+    query = f"query t($s: String) {{ match {{ {pattern} }} return {{ $t.code, $c.code as c }} }}"
+    with og.open(site.graph, "ro") as graph:
+        rows = graph.query(query, params={"s": "completed"}).rows
+    nodes = {row["t.code"] for row in rows} | {row["c"] for row in rows}
+    page = visit("reader")
+    params = quote('{"s": "completed"}')
+    page.goto(site.view(f"/query?q={quote(query)}&p={params}"))
+    page.get_by_role("link", name="Draw it").click()
+    drawing = page.locator(".drawing")
+    expect(drawing).to_have_attribute("data-nodes", str(len(nodes)))
+    expect(drawing).to_have_attribute("data-edges", str(len(rows)))
+    # The address draws the same again.
+    page.reload()
+    expect(drawing).to_have_attribute("data-nodes", str(len(nodes)))
+
+
 def test_the_drawing_goes_back_in_time_and_nothing_moves(site: Site, visit: Visit) -> None:
     page = visit("reader")
     page.goto(site.view("/explore?node=Trial/tri-104"))

@@ -4,6 +4,7 @@ import { createNodeBorderProgram } from "@sigma/node-border";
 import Graph from "graphology";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import Sigma from "sigma";
+import { drawStraightEdgeLabel } from "sigma/rendering";
 import { read, readCatalog } from "./api";
 import { clip, count, hueOf } from "./format";
 import { Failure, useLoad } from "./loading";
@@ -57,6 +58,7 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
     if (!holder.current) return;
     const graph = new Graph({ multi: true, type: "directed" });
     const placed: Box[] = [];
+    const discs = new Map<string, Box>();
     colours.clear();
     const renderer = new Sigma(graph, holder.current, {
       allowInvalidContainer: true,
@@ -72,7 +74,10 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
       stagePadding: 72,
       zIndex: true,
       nodeProgramClasses: { bordered: border() },
-      defaultDrawNodeLabel: (context, data) => drawLabel(context, graph, placed, data as typeof data & LabelData),
+      defaultDrawNodeLabel: (context, data) => drawLabel(context, graph, discs, placed, data as typeof data & LabelData),
+      defaultDrawEdgeLabel: (context, data, source, target, settings) => {
+        if (isEdgeLabelFree(context, data.label, source, target, placed)) drawStraightEdgeLabel(context, data, source, target, settings);
+      },
       // The ones of the library draw dark text on white, in every theme.
       defaultDrawNodeHover: (context, data) => drawHover(context, data, colour("--paper"), colour("--ink")),
     });
@@ -81,7 +86,10 @@ export function Canvas({ nodes, edges, selected, onSelect, onOpen, onReady }: Ca
       renderer.setSetting("edgeLabelColor", { color: colour("--muted") });
       setPainted((old) => old + 1);
     });
-    renderer.on("beforeRender", () => placed.splice(0));
+    renderer.on("beforeRender", () => {
+      placed.splice(0);
+      findDiscs(renderer, graph, discs);
+    });
     renderer.on("clickNode", ({ node }) => handlers.current.onSelect?.(node));
     renderer.on("clickStage", () => handlers.current.onSelect?.(null));
     renderer.on("doubleClickNode", (event) => {
@@ -176,6 +184,13 @@ interface Box {
   readonly left: number;
   readonly top: number;
   readonly width: number;
+  readonly height: number;
+}
+
+const GAP = 4;
+
+function overlap(one: Box, other: Box): boolean {
+  return one.left < other.left + other.width + GAP && other.left < one.left + one.width + GAP && one.top < other.top + other.height + GAP / 2 && other.top < one.top + one.height + GAP / 2;
 }
 
 /** What sigma hands over for a label; its types leave the key out. */
@@ -188,7 +203,14 @@ interface LabelData {
   readonly forceLabel: boolean;
 }
 
+interface Point {
+  readonly x: number;
+  readonly y: number;
+  readonly size: number;
+}
+
 const LABEL_HEIGHT = 15;
+const MINDED = 300;
 
 /** The sides of a node, those first that are farthest from its edges. Beside it reads best, so others must be clearly freer. */
 function rankSides(graph: Graph, key: string): (readonly [number, number])[] {
@@ -202,23 +224,55 @@ function rankSides(graph: Graph, key: string): (readonly [number, number])[] {
   return ranked.sort(([, a], [, b]) => a - b).map(([side]) => side);
 }
 
-/** Draw a label where it covers no other and is not cut off. One that must not be missed is drawn in any case. */
-function drawLabel(context: CanvasRenderingContext2D, graph: Graph, placed: Box[], data: LabelData): void {
+/** Draw a label where it covers no other label and no node, and is not cut off. One that must not be missed is drawn in any case. */
+function drawLabel(context: CanvasRenderingContext2D, graph: Graph, discs: ReadonlyMap<string, Box>, placed: Box[], data: LabelData): void {
   if (!data.label) return;
   context.font = "12px system-ui, sans-serif";
   context.fillStyle = colour("--ink");
   const width = context.measureText(data.label).width;
   const edge = context.canvas.clientWidth;
-  const boxes = rankSides(graph, data.key).map(([sx, sy]): Box => {
-    const left = sx === 0 ? data.x - width / 2 : sx > 0 ? data.x + data.size + 3 : data.x - data.size - 3 - width;
-    return { left, top: data.y - LABEL_HEIGHT / 2 - sy * (data.size + 9), width };
+  const boxes = rankSides(graph, data.key).flatMap(([sx, sy]): Box[] => {
+    const top = data.y - LABEL_HEIGHT / 2 - sy * (data.size + 9);
+    // Above and below, a label may also begin or end at its node.
+    const lefts = sx > 0 ? [data.x + data.size + 3] : sx < 0 ? [data.x - data.size - 3 - width] : [data.x - width / 2, data.x - data.size, data.x + data.size - width];
+    return lefts.map((left) => ({ left, top, width, height: LABEL_HEIGHT }));
   });
   const isInside = (box: Box) => box.left >= 2 && box.left + width <= edge - 2;
-  const isFree = (box: Box) => placed.every((other) => box.left + width < other.left || other.left + other.width < box.left || Math.abs(box.top - other.top) > LABEL_HEIGHT);
-  const box = boxes.find((each) => isInside(each) && isFree(each)) ?? (data.forceLabel ? (boxes.find(isInside) ?? boxes[0]) : undefined);
+  const isClear = (box: Box) => placed.every((other) => !overlap(box, other));
+  const missesNodes = (box: Box) => [...discs].every(([key, disc]) => key === data.key || !overlap(box, disc));
+  const inside = boxes.filter(isInside);
+  const box = inside.find((each) => isClear(each) && missesNodes(each)) ?? (data.forceLabel ? (inside.find(isClear) ?? inside.find(missesNodes) ?? inside[0] ?? boxes[0]) : undefined);
   if (!box) return;
   placed.push(box);
   context.fillText(data.label, box.left, box.top + LABEL_HEIGHT - 4);
+}
+
+/** Where the nodes are on the canvas. A drawing of thousands is too dense to mind them. */
+function findDiscs(renderer: Sigma, graph: Graph, discs: Map<string, Box>): void {
+  discs.clear();
+  if (graph.order > MINDED) return;
+  graph.forEachNode((key, attributes) => {
+    if (attributes["hidden"]) return;
+    const { x, y } = renderer.graphToViewport({ x: Number(attributes["x"]), y: Number(attributes["y"]) });
+    const size = renderer.scaleSize(Number(attributes["size"]));
+    discs.set(key, { left: x - size, top: y - size, width: 2 * size, height: 2 * size });
+  });
+}
+
+/** Whether the label in the middle of an edge fits there, and would cover none that is drawn. */
+function isEdgeLabelFree(context: CanvasRenderingContext2D, label: string | null | undefined, source: Point, target: Point, placed: Box[]): boolean {
+  if (!label) return false;
+  context.font = "11px system-ui, sans-serif";
+  const length = context.measureText(label).width;
+  const angle = Math.atan2(target.y - source.y, target.x - source.x);
+  if (length + source.size + target.size + 8 > Math.hypot(target.x - source.x, target.y - source.y)) return false;
+  // It stands beside the line, on the one side or the other.
+  const [across, along] = [Math.abs(Math.cos(angle)), Math.abs(Math.sin(angle))];
+  const [width, height] = [length * across + 26 * along, length * along + 26 * across];
+  const box = { left: (source.x + target.x - width) / 2, top: (source.y + target.y - height) / 2, width, height };
+  if (placed.some((other) => overlap(box, other))) return false;
+  placed.push(box);
+  return true;
 }
 
 function border() {

@@ -1,21 +1,25 @@
 /** What a drawn neighbourhood is, and how it grows, shrinks and moves through time. */
 
-import { read } from "./api";
+import { call, read } from "./api";
 import type { DrawnEdge, DrawnNode } from "./drawing";
 import { type Moment, momentKey } from "./moment";
-import type { Catalog, Row } from "./wire";
+import { count } from "./format";
+import type { Catalog, Json, Row } from "./wire";
 
 export const PAGE = 100;
 export const FIRST = 500;
 export const MOST_NODES = 10_000;
 export const MOST_EDGES = 30_000;
 const AT_ONCE = 200;
+const MOST_BETWEEN = 2000;
 
 export interface Drawn {
   readonly nodes: readonly DrawnNode[];
   readonly edges: readonly DrawnEdge[];
   /** How many neighbours of a node along an edge and direction are drawn, to go on from there. */
   readonly pages: ReadonlyMap<string, number>;
+  /** Said beside the drawing if it began with a part only. */
+  readonly note?: string;
 }
 
 export const NOTHING: Drawn = { nodes: [], edges: [], pages: new Map() };
@@ -33,7 +37,45 @@ function pageKey(key: string, edge: string, direction: string, moment: Moment): 
 /** The first nodes of a type. */
 export async function sample(graph: string, type: string, moment: Moment): Promise<Drawn> {
   const answer = await read(graph, "/rows", { type, columns: ["id"], limit: FIRST, ...moment });
-  return { ...NOTHING, nodes: answer.rows.map((row) => ({ key: `${type}/${String(row["id"])}`, type, label: String(row["id"]) })) };
+  const nodes = answer.rows.map((row) => ({ key: `${type}/${String(row["id"])}`, type, label: String(row["id"]) }));
+  if (!answer.next) return { ...NOTHING, nodes };
+  const { tables } = await read(graph, "/snapshot", { ...moment });
+  const all = tables.find((table) => table.kind === "node" && table.type === type)?.row_count ?? 0;
+  return { ...NOTHING, nodes, note: `The first ${count(nodes.length)} of ${count(all)} are drawn.` };
+}
+
+/** The nodes that a query gives, and the edges between them. */
+export async function drawResult(graph: string, catalog: Catalog, query: string, params: Record<string, Json>, moment: Moment): Promise<Drawn> {
+  const answer = await call(graph, "/query", { query, params, limit: FIRST, numbers: "safe", branch: moment.branch, at: moment.at });
+  const nodes = new Map<string, DrawnNode>();
+  for (const { type, column } of nodeColumns(query, answer.columns, catalog)) {
+    for (const row of answer.rows) {
+      const id = row[column];
+      if (typeof id === "string") nodes.set(`${type}/${id}`, { key: `${type}/${id}`, type, label: id });
+    }
+  }
+  const edges: DrawnEdge[] = [];
+  for (const { name, from, to } of catalog.edges) {
+    const [starts, ends] = [from, to].map((type) => [...nodes.values()].filter((node) => node.type === type).map((node) => parseKey(node.key).id));
+    if (!starts?.length || !ends?.length) continue;
+    const filter = JSON.stringify([["from", "in", starts], ["to", "in", ends]]);
+    const found = await read(graph, "/rows", { entity: "edge", type: name, filter, columns: ["id", "from", "to"], limit: MOST_BETWEEN, ...moment });
+    edges.push(...found.rows.map((row) => ({ key: `${name}/${String(row["id"])}`, type: name, from: `${from}/${String(row["from"])}`, to: `${to}/${String(row["to"])}` })));
+  }
+  const drawn = { ...NOTHING, nodes: [...nodes.values()], edges };
+  return answer.next ? { ...drawn, note: `The nodes of the first ${count(FIRST)} rows are drawn.` } : drawn;
+}
+
+/** The columns of a result that name nodes: a returned variable, its id, or the key of its type. */
+export function nodeColumns(query: string, columns: readonly string[], catalog: Catalog): { readonly type: string; readonly column: string }[] {
+  const aliases = new Map([...query.matchAll(/\$(\w+(?:\.\w+)?)\s+as\s+(\w+)/g)].map((match) => [match[1] ?? "", match[2] ?? ""]));
+  return [...query.matchAll(/\$(\w+)\s*:\s*(\w+)/g)].flatMap((match) => {
+    const type = catalog.nodes.find((node) => node.name === match[2]);
+    const variable = match[1] ?? "";
+    const names = [variable, `${variable}.id`, ...(type?.key?.length === 1 ? [`${variable}.${type.key[0] ?? ""}`] : [])];
+    const column = names.map((name) => aliases.get(name) ?? name).find((name) => columns.includes(name));
+    return type && column ? [{ type: type.name, column }] : [];
+  });
 }
 
 /** Add a page of neighbours, of one edge type or of all. Nodes that are drawn already stay where they are. */

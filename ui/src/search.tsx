@@ -2,6 +2,7 @@
 
 import { useRef, useState } from "preact/hooks";
 import { call, read, readCatalog } from "./api";
+import { returnFocus } from "./focus";
 import { clip, titleOf } from "./format";
 import { type Moment, momentOf } from "./moment";
 import { Id, TypeName, entityPath } from "./parts";
@@ -56,7 +57,11 @@ export function Search({ graph }: { readonly graph: string }) {
         value={text}
         onInput={(event) => void search(event.currentTarget.value)}
         onKeyDown={(event) => {
-          if (event.key === "Escape") close();
+          if (event.key === "Escape") {
+            close();
+            setText("");
+            returnFocus();
+          }
           else if (event.key === "Enter") go(selected);
           else if (event.key === "ArrowDown") setSelected((old) => Math.min(old + 1, (found?.length ?? 1) - 1));
           else if (event.key === "ArrowUp") setSelected((old) => Math.max(old - 1, 0));

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, graphPath, read, signOut, watchServer } from "./api";
+import { lendFocus, returnFocus } from "./focus";
 import { clip, plural, titleOf } from "./format";
 import { readAnew, useLoad } from "./loading";
 import { momentOf } from "./moment";
@@ -38,16 +39,21 @@ interface ShellProps {
 export function Shell({ graph, view: current, caller, actions, place, children }: ShellProps) {
   const [helps, setHelps] = useState(false);
   const [theme, setTheme] = useState<Theme>(chosenTheme);
-  useKeys(graph, place, () => setHelps((old) => !old), () => setHelps(false));
+  const [isOpen, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [place]);
+  useKeys(graph, place, () => setHelps(true));
   return (
     <div class="shell">
       <a class="skip" href="#content">
         Skip to the content
       </a>
-      <nav class="rail" aria-label="Views">
+      <nav class={isOpen ? "rail open" : "rail"} aria-label="Views">
         <Link to="/" class="brand">
           OmniGraph
         </Link>
+        <button class="menu-button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+          Views
+        </button>
         <ul>
           {RAIL.map(([name, title, key]) => (
             <li>
@@ -74,7 +80,7 @@ export function Shell({ graph, view: current, caller, actions, place, children }
         <div class="who">
           <span title={`role ${caller.role}`}>{caller.actor}</span>
           <label>
-            <span class="hidden">Theme</span>
+            <span>Theme</span>
             <select
               value={theme}
               onChange={(event) => {
@@ -89,7 +95,7 @@ export function Shell({ graph, view: current, caller, actions, place, children }
             </select>
           </label>
           <label>
-            <span class="hidden">Rows</span>
+            <span>Rows</span>
             <select value={chosenRows()} onChange={(event) => chooseRows(event.currentTarget.value as Rows)}>
               <option value="compact">compact</option>
               <option value="comfortable">comfortable</option>
@@ -269,11 +275,14 @@ function KeyList({ close }: { readonly close: () => void }) {
   );
 }
 
-function useKeys(graph: string, place: Place, toggleHelp: () => void, closeHelp: () => void): void {
+function useKeys(graph: string, place: Place, help: () => void): void {
   useEffect(() => {
     let prefix = 0;
     const handle = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
+      if (event.key === "Escape" && target.id === "ref-branch") return returnFocus();
+      const dialog = document.querySelector<HTMLDialogElement>("dialog[open]");
+      if (dialog) return event.key === "?" ? dialog.close() : undefined;
       const types = target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
       if (types || event.ctrlKey || event.metaKey || event.altKey) return;
       const view_ = RAIL.find(([, , key]) => key === event.key);
@@ -286,8 +295,7 @@ function useKeys(graph: string, place: Place, toggleHelp: () => void, closeHelp:
       else if (event.key === "j" || event.key === "ArrowDown") moveInList(event, 1);
       else if (event.key === "k" || event.key === "ArrowUp") moveInList(event, -1);
       else if (event.key === " ") selectRow(event);
-      else if (event.key === "?") toggleHelp();
-      else if (event.key === "Escape") closeHelp();
+      else if (event.key === "?") help();
     };
     addEventListener("keydown", handle);
     return () => removeEventListener("keydown", handle);
@@ -318,7 +326,7 @@ function selectRow(event: KeyboardEvent): void {
 
 function focus(event: Event, id: string): void {
   event.preventDefault();
-  document.getElementById(id)?.focus();
+  lendFocus(id);
 }
 
 function press(label: string): void {

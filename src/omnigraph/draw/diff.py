@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from omnigraph.draw.svg import INK, LINE, MUTED, PAPER, arrow_head, document, element, fit_line, hint, label, width_of
 
@@ -25,7 +25,10 @@ NAME_CHARACTERS: Final = 24
 LABELLED_EDGES: Final = 60
 ROW_WIDTH: Final = 760.0
 BETWEEN_NODES: Final = 96.0
+BETWEEN_NAMES: Final = 12.0
 BETWEEN_ROWS: Final = 84.0
+LABEL_SPOTS: Final = (0.5, 0.62, 0.38, 0.72, 0.28)
+"""Where along an edge its label may be, the best first."""
 
 
 class DiffMark(Enum):
@@ -73,6 +76,21 @@ class DiffEdge:
     details: str = ""
 
 
+class Box(NamedTuple):
+    """A rectangle that something takes up."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: Box) -> bool:
+        """Whether two rectangles have a point in common."""
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
 def draw_diff(nodes: Sequence[DiffNode], edges: Sequence[DiffEdge]) -> str:
     """Return an SVG of changed nodes and edges."""
     known = {(node.type, node.id): node for node in nodes}
@@ -84,14 +102,14 @@ def draw_diff(nodes: Sequence[DiffNode], edges: Sequence[DiffEdge]) -> str:
     order = sorted(known)
     index = {name: number_ for number_, name in enumerate(order)}
     links = sorted({tuple(sorted((index[edge.from_node], index[edge.to_node]))) for edge in edges})
-    places = _place(len(order), [(a, b) for a, b in links if a != b])
-    half = max(RADIUS, *(width_of(fit_line(node.id, NAME_CHARACTERS), 11) / 2 for node in known.values()))
+    half = max(RADIUS, *(_measure_name(node) / 2 for node in known.values()))
+    places = _place(len(order), [(a, b) for a, b in links if a != b], 2 * half + BETWEEN_NAMES)
     left, top = MARGIN + half, MARGIN + LEGEND + RADIUS
     at = {name: (left + x, top + y) for name, (x, y) in zip(order, places, strict=True)}
     width = max(x for x, _ in at.values()) + half + MARGIN
     height = max(y for _, y in at.values()) + RADIUS + 26 + MARGIN
     drawn = [
-        *_draw_edges(edges, at),
+        *_draw_edges(edges, at, [_find_name_box(known[name], *at[name]) for name in order]),
         *(_draw_node(known[name], *at[name]) for name in order),
         _draw_legend(nodes, edges),
     ]
@@ -100,7 +118,17 @@ def draw_diff(nodes: Sequence[DiffNode], edges: Sequence[DiffEdge]) -> str:
     )
 
 
-def _place(nodes: int, links: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
+def _measure_name(node: DiffNode) -> float:
+    return max(width_of(fit_line(node.id, NAME_CHARACTERS), 11), width_of(fit_line(node.type, NAME_CHARACTERS), 9.5))
+
+
+def _find_name_box(node: DiffNode, x: float, y: float) -> Box:
+    """Return the room of a node with its name and type below it."""
+    half = max(RADIUS + 3, _measure_name(node) / 2)
+    return Box(x - half, y - RADIUS - 3, x + half, y + RADIUS + 28)
+
+
+def _place(nodes: int, links: Sequence[tuple[int, int]], between: float) -> list[tuple[float, float]]:
     """Return places from (0, 0) on: connected nodes together, the largest group first, groups in rows."""
     groups = _find_groups(nodes, links)
     widest = ROW_WIDTH * max(1.0, math.sqrt(nodes / 12))
@@ -115,7 +143,7 @@ def _place(nodes: int, links: Sequence[tuple[int, int]]) -> list[tuple[float, fl
             x, y, tallest = 0.0, y + tallest, 0.0
         for node, (across, down) in zip(group, places, strict=True):
             found[node] = (x + across, y + down)
-        x += width + BETWEEN_NODES
+        x += width + max(BETWEEN_NODES, between)
         tallest = max(tallest, max(down for _, down in places) + BETWEEN_ROWS)
     return found
 
@@ -170,7 +198,10 @@ def _relax(nodes: int, links: Sequence[tuple[int, int]]) -> list[tuple[float, fl
     return [(float(across), float(down)) for across, down in places]
 
 
-def _draw_edges(edges: Sequence[DiffEdge], at: Mapping[tuple[str, str], tuple[float, float]]) -> list[str]:
+def _draw_edges(
+    edges: Sequence[DiffEdge], at: Mapping[tuple[str, str], tuple[float, float]], taken: list[Box]
+) -> list[str]:
+    """Draw lines, and the names of few. A name that would cover another one is left to the hint of its line."""
     lines: list[str] = []
     names: list[str] = []
     parallel: dict[tuple[tuple[str, str], tuple[str, str]], int] = {}
@@ -179,12 +210,28 @@ def _draw_edges(edges: Sequence[DiffEdge], at: Mapping[tuple[str, str], tuple[fl
         order = parallel[pair] = parallel.get(pair, -1) + 1
         lines.append(_draw_edge(edge, at[edge.from_node], at[edge.to_node], order))
         if len(edges) <= LABELLED_EDGES:
-            (x, y), (to_x, to_y) = at[edge.from_node], at[edge.to_node]
-            loop = edge.from_node == edge.to_node
             text = f"{edge.mark.sign} {fit_line(edge.type, NAME_CHARACTERS)}".lstrip()
-            where = (x, y - RADIUS * 3.2) if loop else ((x + to_x) / 2, (y + to_y) / 2 - 3 + order * 12)
-            names.append(label(*where, text, size=10, fill=edge.mark.colour, anchor="middle", halo=True))
+            spot = _find_spot(at[edge.from_node], at[edge.to_node], order * 12 - 3, width_of(text, 10), taken)
+            if spot is not None:
+                names.append(label(*spot, text, size=10, fill=edge.mark.colour, anchor="middle", halo=True))
     return [*lines, *names]
+
+
+def _find_spot(
+    start: tuple[float, float], end: tuple[float, float], below: float, width: float, taken: list[Box]
+) -> tuple[float, float] | None:
+    """Return a place for a name along an edge where nothing is yet, and take it."""
+    (x, y), (to_x, to_y) = start, end
+    is_loop = start == end
+    spots = (
+        [(x, y - RADIUS * 3.2)] if is_loop else [(x + (to_x - x) * t, y + (to_y - y) * t + below) for t in LABEL_SPOTS]
+    )
+    for across, down in spots:
+        box = Box(across - width / 2, down - 9, across + width / 2, down + 3)
+        if is_loop or not any(box.overlaps(other) for other in taken):
+            taken.append(box)
+            return across, down
+    return None
 
 
 def _draw_edge(edge: DiffEdge, start: tuple[float, float], end: tuple[float, float], order: int) -> str:

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { branchPath, call, graphPath, post, read, remove } from "../api";
 import { commandOf, option } from "../commands";
+import { useFocusInside } from "../focus";
 import { Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Counts, Heading, Id, Time, totals } from "../parts";
@@ -146,12 +147,20 @@ function NewName({ graph, what, done }: { readonly graph: string; readonly what:
 
 function Delete({ what, command, url, done }: { readonly what: string; readonly command: string; readonly url: string; readonly done: () => void }) {
   const [asked, setAsked] = useState(false);
+  const { opener, opened } = useFocusInside<HTMLSpanElement>(asked);
   if (!asked) {
     return (
-      <button class="quiet" onClick={() => setAsked(true)} aria-label={`Delete ${what}`}>
+      <button ref={opener} class="quiet" onClick={() => setAsked(true)} aria-label={`Delete ${what}`}>
         Delete…
       </button>
     );
   }
-  return <WriteButton label={`Delete ${what}`} command={command} run={() => remove(url)} done={done} />;
+  return (
+    <span ref={opened}>
+      <WriteButton label={`Delete ${what}`} command={command} run={() => remove(url)} done={done} />
+      <button class="quiet" onClick={() => setAsked(false)}>
+        Cancel
+      </button>
+    </span>
+  );
 }

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { call, get, graphPath, read } from "../api";
 import { commandOf, option } from "../commands";
 import { count, exactTime, plural, titleOf, valueText } from "../format";
+import { useFocusInside } from "../focus";
 import { Empty, Failure, Show, useLoad } from "../loading";
 import { assignLanes } from "../lanes";
 import type { ViewProps } from "../main";
@@ -236,15 +237,19 @@ function OneCommit({ graph, id, actions }: ViewProps & { readonly id: string }) 
 function NameIt({ graph, what, commit }: { readonly graph: string; readonly what: "tag" | "branch"; readonly commit: Commit }) {
   const [name, setName] = useState<string | null>(null);
   const [made, setMade] = useState("");
-  if (name === null) return <button onClick={() => setName("")}>{what === "tag" ? "Tag it…" : "Branch from here…"}</button>;
+  const { opener, opened } = useFocusInside<HTMLSpanElement>(name !== null);
+  if (name === null) return <button ref={opener} onClick={() => setName("")}>{what === "tag" ? "Tag it…" : "Branch from here…"}</button>;
   const command = what === "tag" ? commandOf(graph, "tag", "create", name.trim(), commit.id, ...option("--branch", commit.branch, "main")) : commandOf(graph, "branch", "create", name.trim(), "--from", commit.id);
   const run = () => (what === "tag" ? call(graph, "/tags", { name, ref: commit.id, branch: commit.branch }) : call(graph, "/branches", { name, from: commit.id }));
   return (
-    <span class="form">
+    <span class="form" ref={opened}>
       <label>
         Name of the {what} <input value={name} placeholder={what === "tag" ? "release-1" : "review/june"} onInput={(event) => setName(event.currentTarget.value)} />
       </label>
       <WriteButton label={`Create the ${what}`} disabled={name.trim() === ""} command={command} run={run} done={() => setMade(name)} />
+      <button class="quiet" onClick={() => (setName(null), setMade(""))}>
+        {made ? "Close" : "Cancel"}
+      </button>
       {made && <span role="status">{made} is made.</span>}
     </span>
   );
@@ -290,9 +295,10 @@ export function Revert({ graph, commit, others, onDone }: RevertProps) {
       setError(failed as Error);
     }
   };
-  if (preview === null && error === null) return <button onClick={() => void look("row")}>Take this commit back…</button>;
+  const { opener, opened } = useFocusInside<HTMLElement>(preview !== null || error !== null);
+  if (preview === null && error === null) return <button ref={opener} onClick={() => void look("row")}>Take this commit back…</button>;
   return (
-    <section class="notice">
+    <section class="notice" ref={opened}>
       <strong>Take back "{titleOf(commit.message) || commit.id}"</strong>
       <p class="muted">Nothing is erased: this makes a new commit on {commit.branch} that undoes the changes.</p>
       {error && <Failure error={error} />}

@@ -10,7 +10,8 @@ import { type Moment, momentKey, momentOf } from "../moment";
 import { Heading, TypeName, Value, entityPath } from "../parts";
 import { Link, setSearch, usePlace, view } from "../router";
 import type { DrawnNode } from "../drawing";
-import { type Drawn, MOST_EDGES, MOST_NODES, NOTHING, PAGE, collapse, expand, parseKey, readEdges, readRows, sample, toQueries, withoutNodes } from "../exploring";
+import { type Drawn, MOST_EDGES, MOST_NODES, NOTHING, PAGE, collapse, drawResult, expand, parseKey, readEdges, readRows, sample, toQueries, withoutNodes } from "../exploring";
+import { readParams } from "../signature";
 import type { Catalog, Row } from "../wire";
 
 const Canvas = lazy(() => import("../drawing").then((m) => m.Canvas));
@@ -28,6 +29,9 @@ export function Explore({ graph }: ViewProps) {
   const moment = momentOf(place);
   const type = place.search.get("type");
   const start = place.search.get("node");
+  const query = place.search.get("q");
+  const params = place.search.get("p");
+  const begins = start ?? query ?? type;
   const [past, setPast] = useState<Past>(BLANK);
   const drawn = past.now;
   const [selected, setSelected] = useState<string | null>(start);
@@ -41,11 +45,11 @@ export function Explore({ graph }: ViewProps) {
   const redo = () => setPast((old) => (old.after.length === 0 ? old : { before: [...old.before, old.now], now: old.after[0] ?? NOTHING, after: old.after.slice(1) }));
   // Another moment keeps the drawing: what is not there then is hidden, and nothing moves.
   useEffect(() => {
-    if (!known || (!start && !type)) return setPast(BLANK);
+    if (!known || !begins) return setPast(BLANK);
     setError(null);
-    const read = start ? expand(NOTHING, graph, known, start, moment) : sample(graph, type ?? "", moment);
-    read.then((now) => setPast({ before: [], now, after: [] }), setError);
-  }, [graph, start, type, known !== null]);
+    const first = start ? expand(NOTHING, graph, known, start, moment) : query ? drawResult(graph, known, query, readParams(params), moment) : sample(graph, type ?? "", moment);
+    first.then((now) => setPast({ before: [], now, after: [] }), setError);
+  }, [graph, begins, params, known !== null]);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       if (event.key !== "z" || !(event.ctrlKey || event.metaKey) || ["INPUT", "TEXTAREA"].includes((event.target as HTMLElement).tagName)) return;
@@ -78,7 +82,7 @@ export function Explore({ graph }: ViewProps) {
           <>
             <label>
               <span class="hidden">Type</span>
-              <select value={type ?? ""} onChange={(event) => setSearch({ type: event.currentTarget.value, node: null }, false)}>
+              <select value={type ?? ""} onChange={(event) => setSearch({ type: event.currentTarget.value, node: null, q: null, p: null }, false)}>
                 <option value="">choose a type</option>
                 {known?.nodes.map((node) => (
                   <option value={node.name}>{node.name}</option>
@@ -97,7 +101,7 @@ export function Explore({ graph }: ViewProps) {
         Explore
       </Heading>
       {error && <Failure error={error} />}
-      {!start && !type && known && (
+      {!begins && known && (
         <div class="panel">
           <p>Begin with a type, or search for an entity by its key, name or words.</p>
           <div class="toolbar">
@@ -109,7 +113,12 @@ export function Explore({ graph }: ViewProps) {
           </div>
         </div>
       )}
-      {(start || type) && !error && drawn.nodes.length === 0 && known && <Empty>Nothing is drawn.</Empty>}
+      {begins && !error && drawn.nodes.length === 0 && known && <Empty>Nothing is drawn.</Empty>}
+      {drawn.note && (
+        <p class="muted" role="status">
+          {drawn.note} Search or a query finds others.
+        </p>
+      )}
       {drawn.nodes.length > 0 && known && (
         <>
           <Looks catalog={known} drawn={drawn} image={() => toImage.current?.() ?? ""} />

@@ -262,7 +262,7 @@ function TableList({ tables }: { readonly tables: readonly TableHealth[] }) {
             <th scope="col" class="number">
               deleted
             </th>
-            <th scope="col">rows in each index</th>
+            <th scope="col">rows that each index has</th>
           </tr>
         </thead>
         <tbody>

@@ -3,7 +3,8 @@
 import { lazy, Suspense } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, get, graphPath, read, readCatalog } from "../api";
-import { count, download, parseExact, plural } from "../format";
+import { nodeColumns } from "../exploring";
+import { count, download, plural } from "../format";
 import { toCommand, toCurl, toPython } from "../commands";
 import { Copy, Empty, Failure, useLoad } from "../loading";
 import type { ViewProps } from "../main";
@@ -13,7 +14,7 @@ import { RefChoices, RefField } from "../refs";
 import { Link, navigate, setSearch, usePlace, view } from "../router";
 import { SaveButton } from "../saving";
 import { Table } from "../table";
-import { type Parameter, parametersOf } from "../signature";
+import { type Parameter, parametersOf, readParams, writeParams } from "../signature";
 import { ValueInput, findValues } from "../values";
 import { type Slot, slotOfParameter } from "../slots";
 import { parseValue } from "./edit";
@@ -21,7 +22,7 @@ import type { Catalog, Json, Problem, QueryResult, StoredQuery } from "../wire";
 
 const Editor = lazy(() => import("../editor").then((m) => m.Editor));
 const PAGE = 1000;
-const LONGEST = 4000;
+const LONGEST = 8000;
 const LARGEST_JSON = 256 * 1024;
 const DRAFT = "omnigraph-draft";
 const FIRST = "query first() {\n  match { $x: TYPE }\n  return { $x.* }\n  limit 20\n}";
@@ -48,7 +49,7 @@ export function QueryView({ graph }: ViewProps) {
   const stored = useLoad(`${graph} queries`, (signal) => read(graph, "/queries", {}, signal).catch(() => ({ queries: [] })));
   const [given, setGiven] = useState({ text: place.search.get("q") ?? sessionStorage.getItem(`${DRAFT} ${graph}`) ?? "" });
   const [text, setText] = useState(given.text);
-  const [values, setValues] = useState<Record<string, string>>(() => readParams(place.search.get("p")));
+  const [values, setValues] = useState<Record<string, string>>(() => readValues(place.search.get("p")));
   const [frames, setFrames] = useState<readonly Frame[]>([]);
   const [running, setRunning] = useState<AbortController | null>(null);
   const numbers = useRef(0);
@@ -83,9 +84,9 @@ export function QueryView({ graph }: ViewProps) {
   };
   const ask = (kind: Kind) => {
     if (problem) return;
-    const isShort = text.length <= LONGEST;
+    const isShort = fits(linkOf(graph, text, params, moment));
     if (!isShort) sessionStorage.setItem(`${DRAFT} ${graph}`, text);
-    setSearch({ q: isShort ? text : null, p: Object.keys(params).length > 0 ? JSON.stringify(params) : null, frame: kind === "query" ? null : kind });
+    setSearch({ q: isShort ? text : null, p: isShort ? writeParams(params) : null, frame: kind === "query" ? null : kind });
     void run(kind, { text, params, moment });
   };
   const named = place.search.get("stored");
@@ -124,7 +125,7 @@ export function QueryView({ graph }: ViewProps) {
             <details class="menu">
               <summary>Copy as…</summary>
               <div>
-                {text.length <= LONGEST ? <Copy text={linkOf(graph, text, params, moment)} label="link" /> : <button class="quiet" onClick={() => download("query.gq", text, "text/plain")}>The text is too long for a link: download it</button>}
+                {fits(linkOf(graph, text, params, moment)) ? <Copy text={linkOf(graph, text, params, moment)} label="link" /> : <button class="quiet" onClick={() => download("query.gq", text, "text/plain")}>The text is too long for a link: download it</button>}
                 <Copy text={toCommand(asked)} label="command" />
                 <Copy text={toPython(asked)} label="Python" />
                 <Copy text={toCurl(asked)} label="curl" />
@@ -157,13 +158,9 @@ async function readSource(graph: string, name: string): Promise<string> {
   return (await get<StoredQuery>(graphPath(graph, `/queries/${encodeURIComponent(name)}`))).source ?? "";
 }
 
-function readParams(text: string | null): Record<string, string> {
-  try {
-    const found = parseExact(text || "{}") as Record<string, Json>;
-    return Object.fromEntries(Object.entries(found).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
-  } catch {
-    return {};
-  }
+/** The values of an address as texts of the form. */
+function readValues(text: string | null): Record<string, string> {
+  return Object.fromEntries(Object.entries(readParams(text)).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
 }
 
 /** The values of a form, and what is wrong with them. */
@@ -207,13 +204,18 @@ function ParameterForm({ parameters, values, change, field }: ParameterFormProps
 /** Run the same query at another moment, beside this one. */
 function RunAgain({ graph, text, params, moment }: { readonly graph: string; readonly text: string; readonly params: Record<string, Json>; readonly moment: Moment }) {
   const go = (reference: string) => {
-    if (reference) navigate(view(graph, "/compare", { q: text, p: Object.keys(params).length > 0 ? JSON.stringify(params) : null, a: reference, b: moment.at ?? moment.branch }));
+    if (reference) navigate(view(graph, "/compare", { q: text, p: writeParams(params), a: reference, b: moment.at ?? moment.branch }));
   };
   return <RefField graph={graph} label="Run again at" value="" change={go} />;
 }
 
 function linkOf(graph: string, text: string, params: Record<string, Json>, moment: Moment): string {
-  return location.origin + view(graph, "/query", { q: text, p: Object.keys(params).length > 0 ? JSON.stringify(params) : null, branch: moment.branch === "main" ? null : moment.branch, at: moment.at });
+  return location.origin + view(graph, "/query", { q: text, p: writeParams(params), branch: moment.branch === "main" ? null : moment.branch, at: moment.at });
+}
+
+/** Whether an address is short enough to be sent. */
+function fits(link: string): boolean {
+  return link.length <= LONGEST;
 }
 
 interface FrameProps {
@@ -228,7 +230,7 @@ interface FrameProps {
 
 function FrameView({ graph, frame, catalog, page, again, pin, close }: FrameProps) {
   const { result } = frame;
-  const drawn = result && catalog ? findNode(frame, catalog) : null;
+  const isDrawable = result && catalog ? nodeColumns(frame.text, result.columns, catalog).length > 0 && result.row_count > 0 : false;
   return (
     <section class="frame" aria-label={`Frame ${frame.number}`}>
       <div class="toolbar">
@@ -247,7 +249,7 @@ function FrameView({ graph, frame, catalog, page, again, pin, close }: FrameProp
         )}
         {frame.kind !== "query" && <strong>{frame.kind}</strong>}
         <span class="grow" />
-        {drawn && <Link to={view(graph, "/explore", { node: drawn })}>Draw the first</Link>}
+        {isDrawable && fits(linkOf(graph, frame.text, frame.params, frame.moment)) && <Link to={view(graph, "/explore", { q: frame.text, p: writeParams(frame.params) })}>Draw it</Link>}
         {result && <Downloads graph={graph} frame={frame} result={result} />}
         <button class="quiet" aria-pressed={frame.pinned} onClick={pin}>
           Pin
@@ -263,18 +265,6 @@ function FrameView({ graph, frame, catalog, page, again, pin, close }: FrameProp
       {result && result.rows.length > 0 && <Table columns={result.columns} rows={result.rows} types={result.types} caption={`Rows of ${result.query_name}`} />}
     </section>
   );
-}
-
-/** The first entity that a result names: a returned variable, or the key of its type. */
-function findNode({ text, result }: Frame, catalog: Catalog): string | null {
-  for (const match of text.matchAll(/\$(\w+)\s*:\s*(\w+)/g)) {
-    const type = catalog.nodes.find((node) => node.name === match[2]);
-    const names = [match[1] ?? "", `${match[1] ?? ""}.id`, ...(type?.key?.length === 1 ? [`${match[1] ?? ""}.${type.key[0] ?? ""}`] : [])];
-    const column = names.find((name) => result?.columns.includes(name));
-    const value = column && result?.rows[0]?.[column];
-    if (type && typeof value === "string") return `${type.name}/${value}`;
-  }
-  return null;
 }
 
 function Downloads({ graph, frame, result }: { readonly graph: string; readonly frame: Frame; readonly result: QueryResult }) {

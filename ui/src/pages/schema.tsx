@@ -4,6 +4,7 @@ import { lazy, Suspense } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, call, read, readCatalog, readSchemaText } from "../api";
 import { commandOf } from "../commands";
+import { useFocusInside } from "../focus";
 import { count, titleOf } from "../format";
 import { Failure, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
@@ -234,7 +235,8 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
   const [plan, setPlan] = useState<Plan | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [key] = useState(newKey);
-  if (draft === null) return <button onClick={() => setDraft(text)}>Plan a change…</button>;
+  const { opener, opened } = useFocusInside<HTMLElement>(draft !== null);
+  if (draft === null) return <button ref={opener} onClick={() => setDraft(text)}>Plan a change…</button>;
   const look = async () => {
     setError(null);
     setPlan(null);
@@ -245,7 +247,7 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
     }
   };
   return (
-    <section class="panel">
+    <section class="panel" ref={opened}>
       <h2>A new schema</h2>
       <p class="muted">Write it here, or paste it. What differs from the schema of now is marked.</p>
       <Suspense fallback={<textarea class="editor" rows={18} aria-label="The new schema" value={draft} readOnly />}>

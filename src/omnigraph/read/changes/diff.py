@@ -145,7 +145,9 @@ class Diff:
         """Return the counts per type, and the picture if it is small enough, for notebooks."""
         counts = self.summary()
         changed = sum(each.inserted + each.updated + each.deleted for each in counts)
-        return to_counts_table(counts) + (self.to_svg() if 0 < changed <= DRAWN_ENTITIES else "")
+        if changed > DRAWN_ENTITIES:
+            return f"{to_counts_table(counts)}<p>{changed} entities changed; at most {DRAWN_ENTITIES} are drawn.</p>"
+        return to_counts_table(counts) + (self.to_svg() if changed else "")
 
     def _read_changes(self, table_key: str, columns: Sequence[str] | None = None) -> Iterator[tuple[ChangedRows, ...]]:
         return self._deadlines.iterate(lambda: read_changes(self.before, self.after, table_key, columns))

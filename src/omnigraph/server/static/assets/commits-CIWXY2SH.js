@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-CMAO7T56.js";import"./chunk-KYNGKTDB.js";import"./chunk-BFFD7KRT.js";import"./chunk-FIL33V53.js";import"./chunk-YRQGUIY5.js";import"./chunk-HUUDFBPA.js";import"./chunk-STWWEP2M.js";import"./chunk-SLCI6Q7Z.js";import"./chunk-JCZ6YQNA.js";import"./chunk-YWASS5WD.js";import"./chunk-SQE76S5B.js";export{a as Commits,b as Revert};

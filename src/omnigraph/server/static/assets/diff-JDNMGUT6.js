@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-KYNGKTDB.js";import"./chunk-BFFD7KRT.js";import"./chunk-FIL33V53.js";import"./chunk-HUUDFBPA.js";import"./chunk-SLCI6Q7Z.js";import"./chunk-JCZ6YQNA.js";import"./chunk-YWASS5WD.js";import"./chunk-SQE76S5B.js";export{b as Changes,a as DiffView};
