@@ -28,7 +28,10 @@ from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.read.frames.evaluation import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame
-from omnigraph.read.result.aggregate import find_groups, finish_groups, group_rows, merge_groups
+from omnigraph.read.memory import MemoryPool, QueryMemory
+from omnigraph.read.result import row_sorter
+from omnigraph.read.result.aggregate import Groups, find_groups, finish_groups, group_rows, merge_groups
+from omnigraph.read.result.spilled_groups import SpilledGroups
 from omnigraph.storage.columns import column_of
 from tests.language.query.plan.plan_evaluator import Row, _aggregate, value
 from tests.language.query.query_strategies import fuzzing
@@ -104,6 +107,20 @@ def test_groups_are_those_of_the_plain_evaluator(
             assert same(result, expected, aggregate, members, given_things), (key, aggregate)
 
 
+def spill_and_merge(parts: Sequence[Groups], columns: Sequence[ResultColumn], key_count: int) -> pa.Table:
+    """Write the groups of each part to a file, and merge the files, a few rows at a time."""
+    spilled = SpilledGroups(columns, key_count, QueryMemory(MemoryPool(2**30)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_sorter, "_BATCH_ROWS", 2)
+        patch.setattr(row_sorter, "_MOST_RUNS", 2)
+        for part in parts:
+            spilled.write([part])
+        tables = [finish_groups(groups, columns) for groups in spilled.read()]
+    spilled.close()
+    return pa.concat_tables(tables) if tables else finish_groups(parts[0], columns)
+
+
+@pytest.mark.parametrize("way", ["in memory", "in files"])
 @fuzzing(150)
 @given(
     things(weighted=True) | things(),
@@ -112,14 +129,17 @@ def test_groups_are_those_of_the_plain_evaluator(
     st.lists(st.integers(0, 30), max_size=4),
 )
 def test_groups_of_parts_are_merged_to_the_groups_of_all_rows(
-    given_things: Things, keys: list[Expression], aggregated: list[Aggregate], cuts: list[int]
+    way: str, given_things: Things, keys: list[Expression], aggregated: list[Aggregate], cuts: list[int]
 ) -> None:
     columns, frame = columns_of([*keys, *aggregated]), given_things.frame
     bounds = sorted({0, frame.num_rows, *(min(cut, frame.num_rows) for cut in cuts)})
     ranges = list(pairwise(bounds)) or [(0, 0)]
     parts = [find_groups(frame.slice(*each), columns, given_things.request, is_part=True) for each in ranges]
-    # Merged parts are merged again.
-    found = finish_groups(merge_groups([merge_groups(parts[:2], columns), *parts[2:]], columns), columns)
+    if keys and way == "in files":
+        found = spill_and_merge(parts, columns, len(keys))
+    else:
+        # Merged parts are merged again.
+        found = finish_groups(merge_groups([merge_groups(parts[:2], columns), *parts[2:]], columns), columns)
     whole = group_rows(frame, columns, given_things.request)
     assert len(found) == len(whole)
 
@@ -234,3 +254,17 @@ def test_the_columns_have_the_types_of_the_language_also_without_rows() -> None:
     by_text = group_rows(frame, columns_of([text, *aggregated]), EvaluationContext({}, 0, NoSearch()))
     assert by_text.num_rows == 0
     assert by_text.schema.types == [pa.string(), *alone.schema.types]
+
+
+def test_sums_beyond_64_bits_and_lists_with_weights_are_kept_in_files() -> None:
+    values = [2**63 - 1, 2**63 - 1, -(2**63), 5, 5, 2**62]
+    rows = pa.table({"id": [str(n) for n in range(6)], "k": [0, 0, 1, 1, 2, 2], "n": pa.array(values, pa.int64())})
+    frame = Frame(6, {"v": EntityColumn(Loaded(rows), np.arange(6))}, np.array([1, 3, 2, 1, 2, 4], np.int64))
+    key, number = PropertyValue("v", "k", INTEGER), PropertyValue("v", "n", INTEGER)
+    collected = Aggregate(AggregateFunction.COLLECT, number, False, ValueType(Scalar.I64, is_list=True))
+    columns = columns_of([key, aggregate_of(SUM, number), aggregate_of(AVG, number), collected])
+    evaluation = EvaluationContext({}, 0, NoSearch())
+    parts = [find_groups(frame.slice(n, n + 1), columns, evaluation, is_part=True) for n in range(6)]
+    found, whole = spill_and_merge(parts, columns, 1), group_rows(frame, columns, evaluation)
+    assert found.sort_by("0").to_pylist() == whole.sort_by("0").to_pylist()
+    assert found.sort_by("0")["3"].to_pylist()[2] == [5, 5, *[2**62] * 4]

@@ -89,11 +89,14 @@ def _show_keys(keys: Sequence[ResultColumn], frame: Frame, evaluation: Evaluatio
 
 def merge_groups(parts: Sequence[Groups], columns: Sequence[ResultColumn]) -> Groups:
     """Return the groups of all rows from the groups of parts of them."""
-    if len(parts) == 1:
-        return parts[0]
+    return parts[0] if len(parts) == 1 else merge_equal_groups(parts, columns)
+
+
+def merge_equal_groups(parts: Sequence[Groups], columns: Sequence[ResultColumn]) -> Groups:
+    """Merge the groups of parts of the rows that have the same keys, those of one part too."""
     keys = pa.concat_tables([part.keys for part in parts])
     if keys.num_columns:
-        first, numbers = number_tuples([_encode_values(column_of(keys, name)) for name in keys.column_names])
+        first, numbers = number_tuples([number_values(column_of(keys, name)) for name in keys.column_names])
         count, keys = len(first), keys.take(first)
     else:
         count, numbers = 1, np.zeros(len(parts), np.int64)
@@ -166,20 +169,21 @@ def _encode_expression(expression: Expression, frame: Frame, evaluation: Evaluat
         # An absent entity is at position 0, and null has the code 0.
         return binding.positions + (0 if isinstance(binding.entities, OptionalEntities) else 1)
     if not variables:
-        return _encode_values(evaluate(expression, frame, evaluation))
+        return number_values(evaluate(expression, frame, evaluation))
     first, numbers = number_tuples([frame.bindings[name].positions for name in variables])
-    codes = _encode_values(evaluate(expression, frame.select(variables).take(first), evaluation))
+    codes = number_values(evaluate(expression, frame.select(variables).take(first), evaluation))
     return take_rows(codes, numbers)
 
 
-def _encode_values(values: Values) -> Positions:
+def number_values(values: Values) -> Positions:
+    """Return a code for each value: equal for equal values, 0 for null."""
     is_list = pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)
     return encode_values(_serialize_lists(values) if is_list else values) + 1
 
 
 def _serialize_lists(lists: Values) -> Values:
     """Encode lists as bytes that are equal for equal elements."""
-    elements = _encode_values(compute("list_flatten", lists))
+    elements = number_values(compute("list_flatten", lists))
     lengths = compute("coalesce", compute("list_value_length", lists), pa.scalar(0, pa.int32()))
     ends = np.cumsum(lengths.to_numpy(zero_copy_only=False), dtype=np.int64) * elements.itemsize
     buffers = [None, pa.py_buffer(np.append(0, ends).tobytes()), pa.py_buffer(elements.tobytes())]
@@ -191,7 +195,7 @@ def _serialize_lists(lists: Values) -> Values:
 
 
 @dataclass(frozen=True, slots=True)
-class _PresentValues:
+class PresentValues:
     """The values of an argument that are not null, with their groups and weights."""
 
     values: Values
@@ -216,7 +220,7 @@ class AggregateState:
     counts: Positions
     totals: npt.NDArray[np.int64] | npt.NDArray[np.float64] | None = None
     extremes: Values | None = None
-    listed: _PresentValues | None = None
+    listed: PresentValues | None = None
 
     @property
     def nbytes(self) -> int:
@@ -259,7 +263,7 @@ def _count_distinct(
     if not is_part:
         return AggregateState(counts)
     values = evaluate(argument, frame.take(first), evaluation)
-    return AggregateState(counts, listed=_PresentValues(values, numbers, None, groups.count))
+    return AggregateState(counts, listed=PresentValues(values, numbers, None, groups.count))
 
 
 def _merge_states(
@@ -268,14 +272,15 @@ def _merge_states(
     """Merge what an aggregate knows of the groups of parts; ``at`` has the number of each of these groups."""
     counts = np.zeros(count, np.int64)
     for state, numbers in zip(states, at, strict=True):
-        counts[numbers] += state.counts
+        # Several groups of one part may be the same one.
+        np.add.at(counts, numbers, state.counts)
     function = aggregate.function
     match function:
         case AggregateFunction.SUM | AggregateFunction.AVG:
             return AggregateState(counts, _merge_totals(states, at, count))
         case AggregateFunction.MIN | AggregateFunction.MAX:
             found = [state.extremes for state in states if state.extremes is not None]
-            everything = _concat_values([_PresentValues(v, n, None, count) for v, n in zip(found, at, strict=True)])
+            everything = _concat_values([PresentValues(v, n, None, count) for v, n in zip(found, at, strict=True)])
             return AggregateState(counts, extremes=_find_extremes(function, _drop_missing(everything)))
         case AggregateFunction.COUNT | AggregateFunction.COLLECT:
             if states[0].listed is None:
@@ -299,37 +304,38 @@ def _merge_totals(
     if all(part.dtype.kind == "f" for part in totals):
         width: type[np.generic] = np.float64
     else:
-        largest = sum(int(np.abs(part).max(initial=0)) for part in totals)
+        most = (int(np.abs(part).max(initial=0)) for part in totals)
+        largest = sum(each * int(np.bincount(numbers).max(initial=0)) for each, numbers in zip(most, at, strict=True))
         width = np.int64 if largest < _BEYOND_I64 else np.object_
     merged = cast("npt.NDArray[np.int64]", np.zeros(count, width))
     for part, numbers in zip(totals, at, strict=True):
-        merged[numbers] += cast("npt.NDArray[np.int64]", part.astype(width))
+        np.add.at(merged, numbers, cast("npt.NDArray[np.int64]", part.astype(width)))
     return merged
 
 
-def _concat_values(parts: Sequence[_PresentValues]) -> _PresentValues:
+def _concat_values(parts: Sequence[PresentValues]) -> PresentValues:
     values = pa.concat_arrays([part.values for part in parts])
     weights = None
     if any(part.weights is not None for part in parts):
         ones = (np.ones(len(part.numbers), np.int64) if part.weights is None else part.weights for part in parts)
         weights = np.concatenate(list(ones))
-    return _PresentValues(values, np.concatenate([part.numbers for part in parts]), weights, parts[0].groups)
+    return PresentValues(values, np.concatenate([part.numbers for part in parts]), weights, parts[0].groups)
 
 
-def _drop_duplicates(present: _PresentValues) -> _PresentValues:
-    first, _ = number_tuples([present.numbers, _encode_values(present.values)])
+def _drop_duplicates(present: PresentValues) -> PresentValues:
+    first, _ = number_tuples([present.numbers, number_values(present.values)])
     return _take_present(replace(present, weights=None), first)
 
 
-def _drop_missing(present: _PresentValues) -> _PresentValues:
+def _drop_missing(present: PresentValues) -> PresentValues:
     rows = find_true(compute("is_valid", present.values))
     return _take_present(replace(present, weights=None), rows)
 
 
-def _take_present(present: _PresentValues, rows: Positions) -> _PresentValues:
+def _take_present(present: PresentValues, rows: Positions) -> PresentValues:
     values = map_values(len(rows), lambda part: present.values.take(rows[part]))
     weights = None if present.weights is None else take_rows(present.weights, rows)
-    return _PresentValues(values, take_rows(present.numbers, rows), weights, present.groups)
+    return PresentValues(values, take_rows(present.numbers, rows), weights, present.groups)
 
 
 def _finish(aggregate: Aggregate, state: AggregateState, count: int) -> Values:
@@ -351,8 +357,8 @@ def _finish(aggregate: Aggregate, state: AggregateState, count: int) -> Values:
             return _collect(state.listed, arrow_type_of(aggregate))
 
 
-def _drop_nulls(values: Values, frame: Frame, groups: _RowGroups) -> _PresentValues:
-    present = _PresentValues(values, groups.numbers, frame.weights, groups.count)
+def _drop_nulls(values: Values, frame: Frame, groups: _RowGroups) -> PresentValues:
+    present = PresentValues(values, groups.numbers, frame.weights, groups.count)
     return _take_present(present, find_true(compute("is_valid", values))) if values.null_count else present
 
 
@@ -374,11 +380,11 @@ def _divide_totals(state: AggregateState) -> npt.NDArray[np.float64]:
     return (totals.astype(np.object_) / counts.astype(np.object_)).astype(np.float64)
 
 
-def _are_floats(present: _PresentValues) -> bool:
+def _are_floats(present: PresentValues) -> bool:
     return pa.types.is_floating(present.values.type)
 
 
-def _sum_floats(present: _PresentValues) -> npt.NDArray[np.float64]:
+def _sum_floats(present: PresentValues) -> npt.NDArray[np.float64]:
     numbers = present.values.to_numpy(zero_copy_only=False).astype(np.float64)
     with np.errstate(over="ignore"):
         weighed = numbers if present.weights is None else numbers * present.weights
@@ -389,7 +395,7 @@ def _sum_floats(present: _PresentValues) -> npt.NDArray[np.float64]:
     return sums
 
 
-def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
+def _sum_integers(present: PresentValues) -> npt.NDArray[np.int64]:
     """Sum exactly: in Python's integers, which are slow, if the sums could exceed 64 bits."""
     numbers = present.values.to_numpy(zero_copy_only=False)
     largest = max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
@@ -407,7 +413,7 @@ def _sum_integers(present: _PresentValues) -> npt.NDArray[np.int64]:
 # --------------------------------------------------------------------------------------------- smallest, largest
 
 
-def _find_extremes(function: AggregateFunction, present: _PresentValues) -> Values:
+def _find_extremes(function: AggregateFunction, present: PresentValues) -> Values:
     if _is_text(present):
         return _find_text_extremes(function, present)
     type_ = present.values.type
@@ -436,11 +442,11 @@ def _identity_of_extreme(dtype: np.dtype[np.generic], *, highest: bool) -> float
     return limits.max if highest else limits.min
 
 
-def _is_text(present: _PresentValues) -> bool:
+def _is_text(present: PresentValues) -> bool:
     return pa.types.is_string(present.values.type)
 
 
-def _find_text_extremes(function: AggregateFunction, present: _PresentValues) -> Values:
+def _find_text_extremes(function: AggregateFunction, present: PresentValues) -> Values:
     """Find the first or last text of each group, in the order of bytes."""
     name = "min" if function is AggregateFunction.MIN else "max"
     columns = [_to_column(present.numbers), present.values]
@@ -471,7 +477,7 @@ def _sort_in_groups(numbers: Positions, keys: Values, counts: Positions) -> Posi
     return concat_numbers(found) if found else by_group
 
 
-def _collect(present: _PresentValues, type_: pa.DataType) -> Values:
+def _collect(present: PresentValues, type_: pa.DataType) -> Values:
     """List the values of each group in ascending order."""
     values, numbers, weights = present.values, present.numbers, present.weights
     keys = values if pa.types.is_string(values.type) else cast("Values", pa.array(_to_numbers(values)))

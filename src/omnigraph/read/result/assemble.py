@@ -17,7 +17,7 @@ from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, arrow_type_of, convert_number, evaluate, evaluate_predicate, frame_of_columns
 from omnigraph.read.match import Piece, needed_variables, run_match, stream_match
 from omnigraph.read.result.order import sort_groups, sort_rows
-from omnigraph.read.result.piecewise import SORT_BYTES, SortedProject, group_pieces, sort_pieces
+from omnigraph.read.result.piecewise import SORT_BYTES, SortedProject, group_pieces, sort_pieces, sort_tables
 from omnigraph.storage.columns import Values
 
 _BATCH_ROWS: Final = 65_536
@@ -41,7 +41,8 @@ def execute_read(plan: ReadPlan, context: QueryContext) -> Iterator[pa.RecordBat
         case Limit() if isinstance(plan.input, Union):
             yield from _take_first_rows(plan, execute_read(plan.input, context), context)
         case _:
-            yield from _execute_table(plan, context).to_batches(max_chunksize=_BATCH_ROWS)
+            for table in _stream_tables(plan, context):
+                yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def result_columns_of(plan: ReadPlan) -> tuple[ResultColumn, ...]:
@@ -152,36 +153,41 @@ def _project(plan: Project, frame: Frame, schema: pa.Schema, context: QueryConte
 # --------------------------------------------------------------------------------------------- columns
 
 
-def _execute_table(
+def _stream_tables(
     plan: Group | Keep | Sort | Limit | TopRows | Union, context: QueryContext, most: int | None = None
-) -> pa.Table:
-    """Execute operators that read columns, all rows at once. Of a sorted table only the first ``most`` are needed."""
+) -> Iterator[pa.Table]:
+    """Execute operators that read columns: on one table, or on several if groups are larger than the memory.
+
+    Of sorted rows only the first ``most`` are needed.
+    """
     match plan:
         case Union():
-            return pa.Table.from_batches(_stream_union(plan, context), output_schema(plan))
+            yield pa.Table.from_batches(_stream_union(plan, context), output_schema(plan))
         case Group():
-            return _group(plan, context)
+            yield from _group(plan, context)
         case Keep():
-            return _keep_rows(plan, _execute_table(plan.input, context), context)
+            for table in _stream_tables(plan.input, context):
+                yield _keep_rows(plan, table, context)
         case Sort():
             assert isinstance(plan.input, Group | Keep | Union)
-            return _sort_table(plan, _execute_table(plan.input, context), most, context)
+            yield from _sort_tables(plan, _stream_tables(plan.input, context), most, context)
         case Limit():
             assert isinstance(plan.input, Group | Keep | Sort | Union)
             total = context.resolve_total(plan.count, plan.skip)
-            return _slice_table(plan, _execute_table(plan.input, context, total), context)
+            yield from _slice_tables(plan, _stream_tables(plan.input, context, total), context)
         case TopRows():
             total = context.resolve_total(plan.limit, plan.skip)
-            table = _execute_table(plan.input, context, total)
-            with context.recorder.measure(plan) as stats:
-                stats.add_rows(table.num_rows)
-            return table
+            for table in _stream_tables(plan.input, context, total):
+                with context.recorder.measure(plan) as stats:
+                    stats.add_rows(table.num_rows)
+                yield table
 
 
-def _group(plan: Group, context: QueryContext) -> pa.Table:
+def _group(plan: Group, context: QueryContext) -> Iterator[pa.Table]:
     if isinstance(plan.input, Union):
         # The whole table is there already.
-        pieces = iter([Piece(frame_of_columns(_execute_table(plan.input, context).combine_chunks()), is_only=True)])
+        (table,) = _stream_tables(plan.input, context)
+        pieces = iter([Piece(frame_of_columns(table.combine_chunks()), is_only=True)])
     else:
         pieces = run_match(plan.input, needed_variables(plan), context)
     return group_pieces(plan, pieces, context)
@@ -195,19 +201,30 @@ def _keep_rows(plan: Keep, table: pa.Table, context: QueryContext) -> pa.Table:
     return kept
 
 
-def _sort_table(plan: Sort, table: pa.Table, most: int | None, context: QueryContext) -> pa.Table:
+def _sort_tables(plan: Sort, tables: Iterator[pa.Table], most: int | None, context: QueryContext) -> Iterator[pa.Table]:
+    first = next(tables)
+    second = next(tables, None)
+    if second is not None:
+        yield from sort_tables(plan, chain([first, second], tables), most, context)
+        return
     with context.recorder.measure(plan) as stats:
-        ordered = table.take(sort_groups(table.combine_chunks(), plan.keys, most))
+        ordered = first.take(sort_groups(first.combine_chunks(), plan.keys, most))
         stats.add_rows(ordered.num_rows)
-    return ordered
+    yield ordered
 
 
-def _slice_table(plan: Limit, table: pa.Table, context: QueryContext) -> pa.Table:
-    skipped = 0 if plan.skip is None else context.resolve_count(plan.skip)
-    with context.recorder.measure(plan) as stats:
-        kept = table.slice(skipped, None if plan.count is None else context.resolve_count(plan.count))
-        stats.add_rows(kept.num_rows)
-    return kept
+def _slice_tables(plan: Limit, tables: Iterator[pa.Table], context: QueryContext) -> Iterator[pa.Table]:
+    begin = 0 if plan.skip is None else context.resolve_count(plan.skip)
+    left = None if plan.count is None else context.resolve_count(plan.count)
+    for table in tables:
+        with context.recorder.measure(plan) as stats:
+            kept = table.slice(min(begin, table.num_rows), left)
+            stats.add_rows(kept.num_rows)
+        yield kept
+        begin = max(0, begin - table.num_rows)
+        left = None if left is None else left - kept.num_rows
+        if left == 0:
+            return
 
 
 # --------------------------------------------------------------------------------------------- united rows

@@ -6,8 +6,8 @@ entities differently.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import MemoryExceeded
-from omnigraph.language.query import TypedOrderKey
+from omnigraph.language.query import Aggregate, ColumnValue, TypedOrderKey
 from omnigraph.language.query.plan import Group, Limit, Project, Sort, TopRows
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, arrow_type_of, evaluate
@@ -24,12 +24,15 @@ from omnigraph.read.memory import Holding
 from omnigraph.read.result.aggregate import Groups, find_groups, finish_groups, merge_groups
 from omnigraph.read.result.order import list_ties, sort_rows
 from omnigraph.read.result.row_sorter import RowSorter, SortColumn
+from omnigraph.read.result.spilled_groups import SpilledGroups
 from omnigraph.storage.columns import Values, column_of
 
 SORT_BYTES: Final = 96
 """What it takes to sort a row in memory."""
 _GROUP_BYTES: Final = 64
 """What it takes to encode one column of a row, or to aggregate it."""
+_LEAST_ROWS: Final = 128
+"""Groups are spilled before the rows that are grouped at a time become fewer."""
 _BATCH_ROWS: Final = 65_536
 _WEIGHT: Final = "weight"
 
@@ -37,33 +40,45 @@ _WEIGHT: Final = "weight"
 # --------------------------------------------------------------------------------------------- groups
 
 
-def group_pieces(plan: Group, pieces: Iterable[Piece], context: QueryContext) -> pa.Table:
-    """Return one row for each group of a match."""
-    gathered = _GatheredGroups(plan, context, Holding(context.memory), [])
+def group_pieces(plan: Group, pieces: Iterable[Piece], context: QueryContext) -> Iterator[pa.Table]:
+    """Yield one row for each group of a match: in one table, or in several if memory does not hold all groups."""
+    gathered = _GatheredGroups(plan, context, Holding(context.memory))
     try:
         for piece in pieces:
             with context.recorder.measure(plan) as stats:
                 table = gathered.try_at_once(piece.frame) if piece.is_only else None
                 if table is not None:
                     stats.add_rows(table.num_rows)
-                    return table
-                gathered.add(piece.frame)
-        with context.recorder.measure(plan) as stats:
-            table = finish_groups(merge_groups(gathered.parts, plan.columns), plan.columns)
-            stats.add_rows(table.num_rows)
-            return table
+                else:
+                    gathered.add(piece.frame)
+            if table is not None:
+                yield table
+                return
+        yield from _finish_groups(gathered.read(), plan, context)
     finally:
-        gathered.held.resize(0)
+        gathered.close()
 
 
-@dataclass(frozen=True, slots=True)
+def _finish_groups(found: Iterator[Groups], plan: Group, context: QueryContext) -> Iterator[pa.Table]:
+    while True:
+        with context.recorder.measure(plan) as stats:
+            groups = next(found, None)
+            if groups is None:
+                return
+            table = finish_groups(groups, plan.columns)
+            stats.add_rows(table.num_rows)
+        yield table
+
+
+@dataclass(slots=True)
 class _GatheredGroups:
-    """The groups of the rows so far, in parts that are merged when they are many."""
+    """The groups of the rows so far, in parts that are merged when they are many, or spilled to files."""
 
     plan: Group
     context: QueryContext
     held: Holding
-    parts: list[Groups]
+    parts: list[Groups] = field(default_factory=list[Groups])
+    spilled: SpilledGroups | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -81,18 +96,56 @@ class _GatheredGroups:
 
     def add(self, frame: Frame) -> None:
         """Add the rows of a frame."""
-        size = max(1, min(frame.num_rows, self.context.memory.left // (2 * self.row_bytes)))
-        for begin in range(0, max(1, frame.num_rows), size):
+        memory, begin = self.context.memory, 0
+        while begin < max(1, frame.num_rows):
             check_deadline()
+            size = max(1, min(frame.num_rows, memory.left // (2 * self.row_bytes)))
             part = frame.slice(begin, begin + size)
-            with self.context.memory.hold(part.num_rows * self.row_bytes):
-                found = find_groups(part, self.plan.columns, self.context.evaluation, is_part=True)
-            # Twice, because they are merged.
-            self.held.add(2 * found.nbytes)
-            self.parts.append(found)
-            if sum(each.count for each in self.parts[1:]) >= self.parts[0].count:
-                self.parts[:] = [merge_groups(self.parts, self.plan.columns)]
-                self.held.resize(2 * self.parts[0].nbytes)
+            if size < min(_LEAST_ROWS, frame.num_rows - begin) and self._spill():
+                continue
+            try:
+                self._add_part(part)
+            except MemoryExceeded:
+                if not self._spill():
+                    raise
+                continue
+            begin += size
+
+    def _add_part(self, part: Frame) -> None:
+        with self.context.memory.hold(part.num_rows * self.row_bytes):
+            found = find_groups(part, self.plan.columns, self.context.evaluation, is_part=True)
+        # Twice, because they are merged.
+        self.held.add(2 * found.nbytes)
+        self.parts.append(found)
+        if sum(each.count for each in self.parts[1:]) >= self.parts[0].count:
+            self.parts[:] = [merge_groups(self.parts, self.plan.columns)]
+            self.held.resize(2 * self.parts[0].nbytes)
+
+    def _spill(self) -> bool:
+        """Write the groups so far to a file. False if there are none, or if all rows are one group."""
+        keys = [column for column in self.plan.columns if not isinstance(column.expression, Aggregate)]
+        if not self.parts or not keys:
+            return False
+        if self.spilled is None:
+            self.spilled = SpilledGroups(self.plan.columns, len(keys), self.context.memory)
+        self.spilled.write(self.parts)
+        self.parts.clear()
+        self.held.resize(0)
+        return True
+
+    def read(self) -> Iterator[Groups]:
+        """Yield the groups of all rows."""
+        if self.spilled is None:
+            yield merge_groups(self.parts, self.plan.columns)
+            return
+        self._spill()
+        yield from self.spilled.read()
+
+    def close(self) -> None:
+        """Free the memory and the files."""
+        self.held.resize(0)
+        if self.spilled is not None:
+            self.spilled.close()
 
 
 # --------------------------------------------------------------------------------------------- rows in order
@@ -205,3 +258,46 @@ def _take_rows(
         seen += batch.num_rows
         if plan.most is not None and seen >= plan.most:
             return
+
+
+# --------------------------------------------------------------------------------------------- groups in order
+
+
+def sort_tables(plan: Sort, tables: Iterable[pa.Table], most: int | None, context: QueryContext) -> Iterator[pa.Table]:
+    """Yield the rows of tables that are too large for one in order, or the first of them. All columns break ties."""
+    sorter: RowSorter | None = None
+    try:
+        for table in tables:
+            with context.recorder.measure(plan):
+                if sorter is None:
+                    sorter = RowSorter(_list_group_keys(plan, table.column_names), most, context.memory)
+                _add_table(sorter, table, context)
+        seen = 0
+        for ordered in _measure_sort(sorter.finish(), plan, context) if sorter is not None else ():
+            kept = ordered if most is None else ordered.slice(0, most - seen)
+            seen += kept.num_rows
+            yield kept
+            if most is not None and seen >= most:
+                return
+    finally:
+        if sorter is not None:
+            sorter.close()
+
+
+def _add_table(sorter: RowSorter, table: pa.Table, context: QueryContext) -> None:
+    for begin in range(0, table.num_rows, _BATCH_ROWS):
+        rows = table.slice(begin, _BATCH_ROWS)
+        try:
+            sorter.add(rows)
+        except MemoryExceeded:
+            sorter.spill()
+            sorter.write_run(rows)
+        # What is below needs memory too, for the groups of the next table.
+        if 2 * context.memory.left < context.memory.budget:
+            sorter.spill()
+
+
+def _list_group_keys(plan: Sort, names: Sequence[str]) -> list[SortColumn]:
+    stated = [(key.expression, key.descending) for key in plan.keys if isinstance(key, TypedOrderKey)]
+    keys = [SortColumn(each.name, down) for each, down in stated if isinstance(each, ColumnValue)]
+    return [*keys, *(SortColumn(name, descending=False) for name in names)]

@@ -80,6 +80,10 @@ class RowSorter:
             self._held.resize(0)
         return is_needed
 
+    def write_run(self, rows: pa.Table) -> None:
+        """Sort rows, and write them to a file at once: they need no memory any more."""
+        self._write_run([self._sort(rows)])
+
     def _write_run(self, tables: Iterable[pa.Table]) -> None:
         run: SpilledRows | None = None
         for rows in tables:
