@@ -19,9 +19,9 @@ from omnigraph.read.result.aggregate import (
     AggregateState,
     Groups,
     PresentValues,
-    number_values,
     merge_equal_groups,
     merge_groups,
+    number_values,
 )
 from omnigraph.read.result.row_sorter import RowSorter, SortColumn
 from omnigraph.storage.columns import Values, column_of, compute, to_list
