@@ -210,6 +210,18 @@ def test_analyses_on_a_branch_compare_with_the_branch_they_were_computed_on(grap
     assert [each.is_stale for each in graph.analyses("review")] == [True]
 
 
+def test_what_was_merged_is_written_on_the_other_branch_too(graph: Graph) -> None:
+    ports = graph.analytics.project(["Port"], ["Leg"])
+    ports.pagerank().write("score", branch="review", from_="main")
+    graph.merge("review")
+    assert [(each.written, each.is_stale) for each in graph.analyses()] == [(("Port.score",), False)]
+    # No person wrote these values, so the next result may replace them, on main and on a branch of it.
+    graph.load([{"edge": "Leg", "from": "lis", "to": "osl"}])
+    assert [each.is_stale for each in graph.analyses()] == [True]
+    ports.pagerank().write("score", branch="july", from_="main")
+    assert [each.is_stale for each in graph.analyses("july")] == [False]
+
+
 def test_messages_of_people_are_no_analyses(graph: Graph) -> None:
     lines = [
         "Algorithm: x",

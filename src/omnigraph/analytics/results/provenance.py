@@ -14,7 +14,7 @@ import pyarrow as pa
 from omnigraph.errors import HistoryGone, Json, NotFound
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, list_commits
+from omnigraph.manifest.history import Commit, list_ancestry
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes import compare_values, read_changes
@@ -105,7 +105,7 @@ def read_trailers(message: str | None) -> dict[str, str] | None:
 
 
 def list_analyses(manifest: Manifest, branch: str) -> list[Analysis]:
-    """Return the newest analysis of everything that was written on a branch, newest first."""
+    """Return the newest analysis of everything that was written on a branch, or merged into it, newest first."""
     return [
         Analysis(commit, parsed, source, tuple(written), _is_stale(manifest, commit, parsed, source, written))
         for commit, parsed, source, written in _read_analyses(manifest, branch)
@@ -113,14 +113,15 @@ def list_analyses(manifest: Manifest, branch: str) -> list[Analysis]:
 
 
 def list_written(manifest: Manifest, branch: str) -> set[str]:
-    """Return the properties and edge types that analyses of a branch wrote."""
+    """Return the properties and edge types that analyses of a branch, or merged into it, wrote."""
     return {name for *_, written in _read_analyses(manifest, branch) for name in written}
 
 
 def _read_analyses(manifest: Manifest, branch: str) -> Iterator[tuple[Commit, Provenance, str, list[str]]]:
     """Yield the commit, the provenance, the source and what was written of each such analysis, newest first."""
     seen: set[str] = set()
-    for commit in list_commits(manifest, branch):
+    # What was merged is written on this branch too.
+    for commit in list_ancestry(manifest, branch, None):
         trailers = read_trailers(commit.message)
         parsed = None if trailers is None else _parse_trailers(trailers)
         if trailers is None or parsed is None or seen.issuperset(written := trailers["Written"].split(", ")):
