@@ -13,7 +13,7 @@ from tests.page.conftest import PATIENCE, RETITLE, Site, Visit, free_port, serve
 from tests.page.story import EVIDENCE, tell_story
 
 pytest.importorskip("playwright")
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 pytestmark = pytest.mark.slow
 expect.set_options(timeout=PATIENCE)
@@ -237,3 +237,38 @@ def test_the_bar_follows_what_the_page_itself_writes(site: Site, visit: Visit) -
     expect(page.get_by_role("heading", name=re.compile("^Revert"))).to_be_visible()
     # The preview was of the other commit.
     expect(page.get_by_text("Nothing is erased")).to_have_count(0)
+
+
+def test_a_branch_whose_answer_is_lost_is_made_once(site: Site, visit: Visit) -> None:
+    page = visit("curator")
+    keys: list[str | None] = []
+
+    def lose_first(route: Route) -> None:
+        keys.append(route.request.headers.get("idempotency-key"))
+        if len(keys) == 1:
+            # The server does it, and nobody hears of it.
+            route.fetch()
+            route.abort()
+        else:
+            route.continue_()
+
+    page.goto(site.view("/branches"))
+    page.get_by_label("New branch").fill("review/lost")
+    page.route(
+        re.compile("/graphs/brain/branches$"),
+        lambda route: lose_first(route) if route.request.method == "POST" else route.continue_(),
+    )
+    page.get_by_role("button", name="Create the branch").click()
+    expect(page.get_by_role("rowheader", name="review/lost")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert len(keys) == 2
+    assert keys[0] is not None
+    assert keys[0] == keys[1]
+    # A name that is taken is told, and another one is another write.
+    page.get_by_label("New branch").fill("review/lost")
+    page.get_by_role("button", name="Create the branch").click()
+    expect(page.get_by_role("alert")).to_contain_text("review/lost")
+    page.get_by_label("New branch").fill("review/found")
+    page.get_by_role("button", name="Create the branch").click()
+    expect(page.get_by_role("rowheader", name="review/found")).to_be_visible()
+    assert len(set(keys)) == 3

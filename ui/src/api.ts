@@ -142,8 +142,8 @@ export async function post<T>(url: string, body: unknown, options: Options = {})
   return (await (await send(url, { ...options, body, method: options.method ?? "POST" })).json()) as T;
 }
 
-export async function remove<T>(url: string): Promise<T> {
-  return (await (await send(url, { method: "DELETE" })).json()) as T;
+export async function remove<T>(url: string, options: Options = {}): Promise<T> {
+  return (await (await send(url, { ...options, method: "DELETE" })).json()) as T;
 }
 
 /** Read a route of a graph. What it takes and answers is that of the description of the routes. */

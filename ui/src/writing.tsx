@@ -22,7 +22,8 @@ export interface KeyedWrite {
 
 interface WriteButtonProps<T> {
   readonly label: string;
-  readonly run: () => Promise<T>;
+  /** Sends the write, under a key that is the same until it is done. A form whose write makes a commit has its own. */
+  readonly run: (key: string) => Promise<T>;
   readonly done: (answer: T) => void;
   readonly disabled?: boolean;
   /** What does the same in a terminal. */
@@ -40,21 +41,29 @@ export function WriteButton<T>({ label, run, done, disabled, command, plain, ask
   const [isRunning, setRunning] = useState(false);
   const [error, setError] = useState<Error | null>(null);
   const [fate, setFate] = useState<Fate | null>(null);
+  const [key, setKey] = useState(newKey);
   const press = async () => {
     setRunning(true);
     setError(null);
     setFate(null);
+    const cut = () => setFate({ kind: "asking" });
     try {
-      const answer = await run();
+      const answer = await (asks ? run(key) : repeat(() => run(key), cut));
+      setFate(null);
+      setKey(newKey());
       dispatchEvent(new Event(WRITTEN));
       done(answer);
     } catch (failed) {
+      setFate(null);
       if (failed instanceof Offline && asks) {
         setFate({ kind: "asking" });
         const commit = await askFate(asks);
         setFate(commit ? { kind: "written", commit } : { kind: "lost" });
         if (commit) found?.(commit);
-      } else setError(failed as Error);
+      } else {
+        setKey(newKey());
+        setError(failed as Error);
+      }
     } finally {
       setRunning(false);
     }
@@ -96,6 +105,24 @@ function FateNotice({ fate }: { readonly fate: Fate }) {
       </p>
     </div>
   );
+}
+
+/** Send a write that makes no commit until it is answered: under its key the server does it once. */
+async function repeat<T>(send: () => Promise<T>, cut: () => void): Promise<T> {
+  for (let wait = 1000; ; wait = Math.min(wait * 2, 30_000)) {
+    try {
+      return await send();
+    } catch (error) {
+      if (!(error instanceof Offline) && !isBusy(error)) throw error;
+      cut();
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}
+
+/** The header of a write under a key. */
+export function keyed(key: string): { readonly headers: Record<string, string> } {
+  return { headers: { "Idempotency-Key": key } };
 }
 
 /** Ask by key, after 1, 2, 4 ... 30 seconds, until the server answers. A branch that is not there has no such commit. */

@@ -9,7 +9,7 @@ import type { ViewProps } from "../main";
 import { Counts, Heading, Id, Time, totals } from "../parts";
 import { Link, usePlace, view } from "../router";
 import { momentOf, reference } from "../moment";
-import { WriteButton } from "../writing";
+import { WriteButton, keyed } from "../writing";
 
 export function Branches({ graph, actions }: ViewProps) {
   const branches = useLoad(`${graph} branches`, (signal) => read(graph, "/branches", {}, signal));
@@ -135,7 +135,7 @@ function NewName({ graph, what, done }: { readonly graph: string; readonly what:
         label={`Create the ${what}`}
         disabled={name.trim() === ""}
         command={command}
-        run={() => post(graphPath(graph, what === "branch" ? "/branches" : "/tags"), body)}
+        run={(key) => post(graphPath(graph, what === "branch" ? "/branches" : "/tags"), body, keyed(key))}
         done={() => {
           setName("");
           done();
@@ -157,7 +157,7 @@ function Delete({ what, command, url, done }: { readonly what: string; readonly 
   }
   return (
     <span ref={opened}>
-      <WriteButton label={`Delete ${what}`} command={command} run={() => remove(url)} done={done} />
+      <WriteButton label={`Delete ${what}`} command={command} run={(key) => remove(url, keyed(key))} done={done} />
       <button class="quiet" onClick={() => setAsked(false)}>
         Cancel
       </button>

@@ -11,7 +11,7 @@ import type { ViewProps } from "../main";
 import { CommitLine, Counts, Heading, TypeName, totals } from "../parts";
 import { Link, navigate, setSearch, usePlace, view } from "../router";
 import { chosenRows, watchLook } from "../theme";
-import { WriteButton, newKey } from "../writing";
+import { WriteButton, keyed, newKey } from "../writing";
 import { Changes } from "./diff";
 import type { Commit, MergeAnswer } from "../wire";
 
@@ -240,7 +240,7 @@ function NameIt({ graph, what, commit }: { readonly graph: string; readonly what
   const { opener, opened } = useFocusInside<HTMLSpanElement>(name !== null);
   if (name === null) return <button ref={opener} onClick={() => setName("")}>{what === "tag" ? "Tag it…" : "Branch from here…"}</button>;
   const command = what === "tag" ? commandOf(graph, "tag", "create", name.trim(), commit.id, ...option("--branch", commit.branch, "main")) : commandOf(graph, "branch", "create", name.trim(), "--from", commit.id);
-  const run = () => (what === "tag" ? call(graph, "/tags", { name, ref: commit.id, branch: commit.branch }) : call(graph, "/branches", { name, from: commit.id }));
+  const run = (key: string) => (what === "tag" ? call(graph, "/tags", { name, ref: commit.id, branch: commit.branch }, keyed(key)) : call(graph, "/branches", { name, from: commit.id }, keyed(key)));
   return (
     <span class="form" ref={opened}>
       <label>

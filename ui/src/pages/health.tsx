@@ -8,7 +8,7 @@ import { Command, Copy, Empty, Show, useLoad } from "../loading";
 import type { ViewProps } from "../main";
 import { Heading, Id, Time, TypeName } from "../parts";
 import { Link, view } from "../router";
-import { WriteButton } from "../writing";
+import { WriteButton, keyed } from "../writing";
 import type { Operation, Recovery, RunningRequest, TableHealth } from "../wire";
 
 const EVERY_MS = 2000;
@@ -187,15 +187,15 @@ function whatCame({ error, result, progress }: Operation): string {
 function Upkeep({ graph, started, operations }: { readonly graph: string; readonly started: () => void; readonly operations: readonly Operation[] }) {
   const [preview, setPreview] = useState<{ readonly kind: "cleanup" | "repair"; readonly id: string } | null>(null);
   const [keep, setKeep] = useState("100");
-  const start = (kind: "index" | "optimize" | "verify" | "cleanup" | "repair", args: Record<string, unknown> = {}) =>
-    call(graph, "/operations", { kind, args });
+  const start = (kind: "index" | "optimize" | "verify" | "cleanup" | "repair", key: string, args: Record<string, unknown> = {}) =>
+    call(graph, "/operations", { kind, args }, keyed(key));
   const argumentsOf = (kind: "cleanup" | "repair") => (kind === "cleanup" ? { keep: Number(keep) } : {});
   const shown = preview && operations.find((each) => each.id === preview.id);
   return (
     <>
       <div class="toolbar">
         {(["index", "optimize", "verify"] as const).map((kind) => (
-          <WriteButton plain label={kind} run={() => start(kind)} done={started} />
+          <WriteButton plain label={kind} run={(key) => start(kind, key)} done={started} />
         ))}
         <label>
           keep the last <input class="short" inputMode="numeric" value={keep} onInput={(event) => setKeep(event.currentTarget.value)} /> commits
@@ -205,7 +205,7 @@ function Upkeep({ graph, started, operations }: { readonly graph: string; readon
             plain
             label={`${kind}…`}
             disabled={!/^[1-9]\d*$/.test(keep)}
-            run={() => start(kind, argumentsOf(kind))}
+            run={(key) => start(kind, key, argumentsOf(kind))}
             done={({ operation }) => {
               setPreview({ kind, id: operation.id });
               started();
@@ -229,7 +229,7 @@ function Upkeep({ graph, started, operations }: { readonly graph: string; readon
             <WriteButton
               label={`${preview.kind} now`}
               command={commandOf(graph, preview.kind, ...(preview.kind === "cleanup" ? ["--keep", keep] : []), "--yes")}
-              run={() => start(preview.kind, { ...argumentsOf(preview.kind), confirm: true })}
+              run={(key) => start(preview.kind, key, { ...argumentsOf(preview.kind), confirm: true })}
               done={() => {
                 setPreview(null);
                 started();

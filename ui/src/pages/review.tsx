@@ -9,7 +9,7 @@ import type { ViewProps } from "../main";
 import { Heading, TypeName, Value, entityPath } from "../parts";
 import { Link, navigate, usePlace, view } from "../router";
 import { Table } from "../table";
-import { WriteButton, newKey } from "../writing";
+import { WriteButton, keyed, newKey } from "../writing";
 import { Changes } from "./diff";
 import type { Conflict, Json, MergeAnswer, QueryResult } from "../wire";
 
@@ -132,7 +132,7 @@ function DeleteBranch({ graph, branch }: { readonly graph: string; readonly bran
     <WriteButton
       label={`Delete ${branch}`}
       command={commandOf(graph, "branch", "delete", branch)}
-      run={() => remove(graphPath(graph, `/branches/${branchPath(branch)}`))}
+      run={(key) => remove(graphPath(graph, `/branches/${branchPath(branch)}`), keyed(key))}
       done={() => navigate(view(graph, "/branches", { branch: null, at: null }))}
     />
   );

@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-7FVJCSRE.js";import"./chunk-BFFD7KRT.js";import"./chunk-FIL33V53.js";import"./chunk-7QK6573V.js";import"./chunk-SLCI6Q7Z.js";import"./chunk-VR4ANJTI.js";import"./chunk-JCZ6YQNA.js";import"./chunk-YWASS5WD.js";import"./chunk-SQE76S5B.js";export{b as Changes,a as DiffView};
