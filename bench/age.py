@@ -142,6 +142,8 @@ def main() -> None:
     parser.add_argument("--off", action="store_true", help="without upkeep")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.commits < EARLY or not 0 < options.window < EARLY:
+        parser.error(f"--commits must be at least {EARLY}, and --window below {EARLY}")
     if options.off:
         os.environ["OMNIGRAPH_UPKEEP"] = "off"
     with TemporaryDirectory() as temporary:
