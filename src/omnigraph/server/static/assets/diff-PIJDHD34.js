@@ -1,1 +1,0 @@
-import{a,b}from"./chunk-PUODB5ZI.js";import"./chunk-R3LEYS65.js";import"./chunk-XZHRLF2U.js";import"./chunk-IOCBRYXK.js";import"./chunk-SLCI6Q7Z.js";import"./chunk-AEFLVZCU.js";import"./chunk-WCKBPNYH.js";import"./chunk-YWASS5WD.js";import"./chunk-SQE76S5B.js";export{b as Changes,a as DiffView};
