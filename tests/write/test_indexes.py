@@ -188,9 +188,9 @@ def test_only_indexes_that_lag_are_rebuilt(shelf: Graph) -> None:
     assert shelf.snapshot().pins["edge:Near"] == near
 
 
-def segments_of(graph: Graph, column: str) -> list[set[int]]:
+def segments_of(graph: Graph, column: str, type_: str = "Book") -> list[set[int]]:
     """The fragments of each segment of an index of books."""
-    table = graph.snapshot().table("Book")
+    table = graph.snapshot().table(type_)
     return [set(each.fragment_ids) for each in tables.index_segments(table, f"{column}_idx")]
 
 
@@ -226,9 +226,12 @@ def test_a_changed_row_is_not_found_by_what_it_said_before(shelf: Graph) -> None
     assert shelf.query(pages).rows == [{"n": 20}]
 
 
-@pytest.mark.parametrize("rows", [1, 500_000])
-def test_vectors_are_indexed_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+@pytest.mark.parametrize(("rows", "size", "segments"), [(1, 1 << 30, 1), (1, 16, 2), (500_000, 1 << 30, 1)])
+def test_vectors_are_indexed_by_several_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, size: int, segments: int
+) -> None:
     monkeypatch.setattr(indexes, "MIN_ROWS_IN_A_SEGMENT", rows)
+    monkeypatch.setattr(indexes, "MAX_VECTOR_BYTES_IN_A_SEGMENT", size)
     graph = omnigraph.init(tmp_path / "docs.og", "node Doc { code: String @key  gist: Vector(2)? @index }")
     for number in range(4):
         gist = None if number == 1 else [float(number), 1.0]
@@ -236,6 +239,7 @@ def test_vectors_are_indexed_by_several_tasks(tmp_path: Path, monkeypatch: pytes
     executor = SixTasks()
     ensure_indexes(graph._manifest, "main", executor=executor)
     assert indexed(graph, "Doc") == {"id": 4, "code": 4, "gist": 4}
+    assert len(segments_of(graph, "gist", "Doc")) == segments
     nearest = (
         "query q() { match { $d: Doc } return { $d.code as code } order { nearest($d.gist, [3.0, 1.0]) } limit 3 }"
     )
@@ -247,15 +251,18 @@ def test_an_index_of_many_values_stays_in_segments_that_a_task_can_hold(
 ) -> None:
     monkeypatch.setattr(indexes, "MIN_ROWS_IN_A_SEGMENT", 1)
     monkeypatch.setattr(indexes, "MAX_ROWS_IN_A_SEGMENT", 4)
+    monkeypatch.setattr(indexes, "MAX_TEXTS_IN_A_SEGMENT", 6)
     monkeypatch.setattr(upkeep, "FULL_SEGMENT_ROWS", 4)
     graph = omnigraph.init(tmp_path / "docs.og", "node Book { code: String @key  title: String? @index }")
     for number in range(12):
-        graph.load([{"type": "Book", "data": {"code": f"b{number}", "title": "A fox"}}])
+        graph.load([{"type": "Book", "data": {"code": f"b{number}", "title": "A fox" + " and a hen" * (number % 3)}}])
+    ranked = _rank_by_words(graph)
     ensure_indexes(graph._manifest, "main", executor=SixTasks())
     first = segments_of(graph, "id")
     assert [len(each) for each in first] == [4, 4, 4]
-    assert len(segments_of(graph, "title")) == 1
+    assert [len(each) for each in segments_of(graph, "title")] == [6, 6]
     assert set(indexed(graph, "Book").values()) == {12}
+    assert _rank_by_words(graph) == ranked
     # Full segments stay as they are, whatever comes.
     graph.load([{"type": "Book", "data": {"code": f"c{number}"}} for number in range(3)])
     ensure_indexes(graph._manifest, "main", executor=SixTasks())
@@ -269,9 +276,18 @@ def test_an_index_of_many_values_stays_in_segments_that_a_task_can_hold(
         "b0": [{"title": "A fox"}],
         "b7": [{"title": "Ships"}],
         "b8": [],
-        "b11": [{"title": "A fox"}],
+        "b11": [{"title": "A fox and a hen and a hen"}],
         "c2": [{"title": None}],
     }
+
+
+def _rank_by_words(graph: Graph) -> list[tuple[object, object]]:
+    """Return books with their scores: they must not depend on the segments that a word is in."""
+    text = """query q() {
+        match { $b: Book  search($b.title, "hen") }
+        return { $b.code as code, bm25($b.title, "hen") as score } order { code }
+    }"""
+    return [(row["code"], row["score"]) for row in graph.query(text).rows]
 
 
 class SixTasks(LocalExecutor):

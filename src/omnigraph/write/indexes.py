@@ -40,8 +40,10 @@ from omnigraph.write.executor import LOCAL, Executor, group_evenly
 MIN_ROWS_IN_A_SEGMENT: Final = 500_000
 """Smaller indexes are built in one segment: joining more would only cost time."""
 MAX_ROWS_IN_A_SEGMENT: Final = 10_000_000
+MAX_TEXTS_IN_A_SEGMENT: Final = 5_000_000
 """The most rows of a table that a task indexes, and that it has in an index after it joined some. Lance takes about a
-hundred bytes of memory for each row. Indexes of texts and vectors are joined, however many rows they have."""
+hundred bytes of memory for each row, two hundred for a short text."""
+MAX_VECTOR_BYTES_IN_A_SEGMENT: Final = 2 * 1024**3
 MAX_UNCOVERED: Final = 100_000
 """How many rows an index may lack after a load before it is rebuilt; queries scan them."""
 _MAX_UNCOVERED_SHARE: Final = 8
@@ -218,7 +220,7 @@ def stage_extensions(table: Table, kinds: Mapping[str, IndexKind]) -> StagedChan
         every = tuple(table.fragment_rows())
         fragments = tables.choose_segment(table, column) if kind is IndexKind.BTREE else every
         if fragments:
-            built[column] = _build_segment(table, _SegmentTask(column, kind, fragments, fragments == every))
+            built[column] = _build_segment(table, _SegmentTask(column, kind, fragments, is_alone=True))
     return tables.extend_indexes(table, list(built.values()))
 
 
@@ -269,49 +271,50 @@ def _group_by_table(indexes: Iterable[IndexSpec]) -> dict[str, dict[str, IndexKi
 
 @dataclass(frozen=True, slots=True)
 class _SegmentTask:
-    """What one task builds: an index segment over some fragments, or over all of them."""
+    """What one task builds: an index over some fragments, which is a segment by itself or joined with others."""
 
     column: str
     kind: IndexKind
     fragments: tuple[int, ...]
-    is_all: bool
-    rows: int = 0
+    is_alone: bool
 
 
 def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Executor) -> StagedChange | None:
     """Stage an index for each column, all in one change. A column without values is left out.
 
-    An index that exists grows by the rows that it lacks. What many rows need is built in segments, which are then
-    joined; an index of values stays in several if one task could not hold it.
+    An index that exists grows by the rows that it lacks. What many rows need is built in pieces, which are then joined
+    to segments that one task can hold.
     """
     required = {column: kind for column, kind in kinds.items() if has_indexable_rows(table, column, kind)}
-    # To join segments costs more than to build them, so there are no more than keep all tasks busy.
+    # To join pieces costs more than to build them, so there are no more than keep all tasks busy.
     tasks = -(-executor.parallelism // max(1, len(required)))
-    pieces = [piece for column, kind in required.items() for piece in _plan_segments(table, column, kind, tasks)]
-    built = executor.run(partial(_build_segment, table), pieces)
-    groups = [
-        tuple(built[number] for number in group)
-        for column in required
-        for group in _group_pieces({number: piece for number, piece in enumerate(pieces) if piece.column == column})
-    ]
+    planned = [group for column, kind in required.items() for group in _plan_segments(table, column, kind, tasks)]
+    built = iter(executor.run(partial(_build_segment, table), [piece for group in planned for piece in group]))
+    groups = [tuple(next(built) for _ in group) for group in planned]
     joined = executor.run(partial(tables.merge_segments, table), [group for group in groups if len(group) > 1])
     return tables.extend_indexes(table, [*(group[0] for group in groups if len(group) == 1), *joined])
 
 
-def _plan_segments(table: Table, column: str, kind: IndexKind, tasks: int) -> Iterator[_SegmentTask]:
+def _plan_segments(table: Table, column: str, kind: IndexKind, tasks: int) -> Iterator[Sequence[_SegmentTask]]:
+    """Yield the pieces of each segment of an index."""
     chosen, every = set(_choose_fragments(table, column, kind)), table.fragment_rows()
     rows = {fragment: count for fragment, count in every.items() if fragment in chosen}
+    most = _max_rows_in_a_segment(table, column, kind)
     share = max(MIN_ROWS_IN_A_SEGMENT, -(-sum(rows.values()) // tasks))
-    groups = group_evenly(rows, min(MAX_ROWS_IN_A_SEGMENT, share) if kind is IndexKind.BTREE else share)
-    for group in groups:
-        yield _SegmentTask(column, kind, group, len(groups) == 1, sum(rows[fragment] for fragment in group))
+    pieces = group_evenly(rows, min(most, share))
+    sizes = {number: sum(rows[fragment] for fragment in piece) for number, piece in enumerate(pieces)}
+    for group in group_evenly(sizes, most):
+        yield [_SegmentTask(column, kind, pieces[number], len(group) == 1) for number in group]
 
 
-def _group_pieces(pieces: Mapping[int, _SegmentTask]) -> Iterable[Sequence[int]]:
-    """Return the pieces of one index that are joined, by their numbers."""
-    if any(piece.kind is not IndexKind.BTREE for piece in pieces.values()):
-        return [tuple(pieces)]
-    return group_evenly({number: piece.rows for number, piece in pieces.items()}, MAX_ROWS_IN_A_SEGMENT)
+def _max_rows_in_a_segment(table: Table, column: str, kind: IndexKind) -> int:
+    match kind:
+        case IndexKind.BTREE:
+            return MAX_ROWS_IN_A_SEGMENT
+        case IndexKind.INVERTED:
+            return MAX_TEXTS_IN_A_SEGMENT
+        case IndexKind.IVF_FLAT:
+            return max(1, MAX_VECTOR_BYTES_IN_A_SEGMENT // (_count_dimensions(table, column) * 4))
 
 
 def _choose_fragments(table: Table, column: str, kind: IndexKind) -> Collection[int]:
@@ -326,8 +329,8 @@ def _choose_fragments(table: Table, column: str, kind: IndexKind) -> Collection[
 
 def _build_segment(table: Table, piece: _SegmentTask) -> tables.Segment:
     segment = tables.build_segment(table, piece.column, piece.kind, piece.fragments)
-    # No query can read a single inverted segment before it is joined.
-    must_join = piece.is_all and piece.kind is IndexKind.INVERTED
+    # No query can read an inverted index before it is joined, be it with no other.
+    must_join = piece.is_alone and piece.kind is IndexKind.INVERTED
     return tables.merge_segments(table, (segment,)) if must_join else segment
 
 
@@ -391,15 +394,18 @@ class _IndexState:
 
 def _find_vector_obstacle(table: Table, column: str, executor: Executor) -> str | None:
     """Return why Lance would refuse to index vectors: there are none, or a distance is not a finite F32."""
-    dimension = cast("pa.FixedSizeListType[pa.DataType, int]", table.schema.field(column).type).list_size
     rows = table.fragment_rows()
     groups = group_evenly(rows, max(1, -(-sum(rows.values()) // executor.parallelism)))
     measured = executor.run(partial(_measure_vectors, table, column), groups)
     components = [each for each in measured if each is not None]
     if not components:
         return "no row has a vector"
-    max_distance = 2 * max(components) * math.sqrt(dimension)
+    max_distance = 2 * max(components) * math.sqrt(_count_dimensions(table, column))
     return "a vector is too long for an index" if max_distance >= math.sqrt(np.finfo(np.float32).max) else None
+
+
+def _count_dimensions(table: Table, column: str) -> int:
+    return cast("pa.FixedSizeListType[pa.DataType, int]", table.schema.field(column).type).list_size
 
 
 def _measure_vectors(table: Table, column: str, fragments: tuple[int, ...]) -> float | None:
