@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
@@ -34,6 +35,7 @@ _BODY: Final = "body"
 _ROWS: Final = pa.schema([pa.field(_NUMBER, pa.int32()), pa.field(_BODY, pa.binary())])
 _MAX_BYTES_WITH_TASKS: Final = 256 * 1024
 """Items up to this size in total are sent with the code of every task. Larger ones are shuffled: each to its task."""
+_LOCAL_RELATION: Final = "spark.sql.execution.arrow.localRelationThreshold"
 _SPLITS: Final = re.compile(r"\bRange \(.*\bsplits=(\d+)\)")
 
 FragmentTask: TypeAlias = Callable[[Table, Sequence[int]], Iterable[pa.RecordBatch]]
@@ -90,6 +92,37 @@ class SparkExecutor:
             rows = [pa.array(range(count), pa.int32()), pa.array(bodies, pa.binary())]
             given = self.session.createDataFrame(pa.Table.from_arrays(rows, schema=_ROWS))
             return given.repartitionById(count, _NUMBER).mapInArrow(partial(_map_bodies, task), schema)
+
+    @property
+    def can_map_many(self) -> bool:
+        """Whether :meth:`map_many` works: over Spark Connect, every frame of a few items is taken for a small one."""
+        from pyspark.sql import SparkSession as ClassicSession
+
+        return isinstance(cast("object", self.session), ClassicSession)
+
+    def map_many(
+        self, task: Callable[[Item], Iterable[pa.RecordBatch]], items: Sequence[Item], schema: StructType
+    ) -> DataFrame:
+        """Like :meth:`map_items`, but Spark knows nothing about the size of the rows, and so never broadcasts them."""
+        bodies = [pickle.dumps(item) for item in items]
+        rows = [
+            pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([body], pa.binary())], schema=_ROWS)
+            for number, body in enumerate(bodies)
+        ]
+        with translate_spark_errors(self.activity), self._without_local_relations():
+            # Each batch becomes a partition.
+            given = self.session.createDataFrame(pa.Table.from_batches(rows, _ROWS))
+            return given.mapInArrow(partial(_map_bodies, task), schema)
+
+    @contextmanager
+    def _without_local_relations(self) -> Generator[None]:
+        """Let Spark make an RDD of what it is given: it derives sizes from that of a local relation."""
+        before = self.session.conf.get(_LOCAL_RELATION)
+        self.session.conf.set(_LOCAL_RELATION, "0")
+        try:
+            yield
+        finally:
+            self.session.conf.set(_LOCAL_RELATION, cast(str, before))
 
     def map_fragments(
         self, table: Table, groups: Sequence[Sequence[int]], task: FragmentTask, schema: str | StructType

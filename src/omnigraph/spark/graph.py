@@ -143,7 +143,7 @@ class SparkGraph:
         types = list(snapshot.catalog.types())
         views = view_names(types)
         for type_ in types:
-            snapshot.rows(type_).createOrReplaceTempView(views[type_.table_key])
+            snapshot.source_rows(type_).createOrReplaceTempView(views[type_.table_key])
         return views
 
     def sql(

@@ -431,3 +431,35 @@ def test_a_branch_that_is_gone_cannot_be_pinned(tmp_path: Path) -> None:
     graph = small_graph(tmp_path)
     with pytest.raises(NotFound, match="no branch 'gone'"):
         parse_read_options({"path": graph.uri, "type": "Ship", "branch": "gone"}).pin_rows()
+
+
+# --------------------------------------------------------------------------------------------- rows of a snapshot
+
+
+def test_rows_of_unknown_number_are_not_broadcast_and_no_source_is_planned(spark: SparkSession, ships: Graph) -> None:
+    threshold = "spark.sql.execution.arrow.localRelationThreshold"
+    before = spark.conf.get(threshold)
+    sg = ships.spark(spark)
+    frame = sg.nodes("Ship", ["name", "hull"])
+    assert spark.conf.get(threshold) == before
+    joined = frame.join(sg.nodes("Ship", ["name", "crew"]), "name")
+    plan = _explain(spark, joined)
+    assert "SortMergeJoin" in plan or "ShuffledHashJoin" in plan, plan
+    assert "BatchScan" not in plan, plan
+    assert joined.count() == len(SHIPS)
+
+
+def test_rows_of_a_snapshot_are_those_of_the_source(spark: SparkSession, ships: Graph) -> None:
+    moment = ships.spark(spark).snapshot()
+    for type_ in moment.catalog.types():
+        ours, others = moment.rows(type_), moment.source_rows(type_)
+        assert ours.schema == others.schema
+        assert sorted(map(str, ours.collect())) == sorted(map(str, others.collect()))
+    ship, afloat = moment.catalog.nodes["Ship"], [("hull", ">", 0)]
+    ours, others = (read(ship, ["name"], afloat) for read in (moment.rows, moment.source_rows))
+    assert names(ours) == names(others) == ["Aurora", "it's", "é"]
+
+
+def _explain(spark: SparkSession, frame: DataFrame) -> str:
+    frame.createOrReplaceTempView("explained")
+    return cast(str, spark.sql("explain select * from explained").collect()[0][0])

@@ -43,11 +43,12 @@ class TypeRows:
         with_address: bool = False,
         in_fragments: Collection[int] | None = None,
         one_by_one: bool = False,
+        batch_rows: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read columns, in their declared types, of the rows that satisfy all conditions.
 
         ``with_address`` adds the row addresses; a blob column then holds descriptors of where the bytes are stored.
-        ``one_by_one`` bounds the memory of whoever reads slowly.
+        ``one_by_one`` bounds the memory of whoever reads slowly; ``batch_rows`` are the rows of a batch, at most.
         """
         if self.table is None:
             return
@@ -61,7 +62,12 @@ class TypeRows:
         scanned = [name for name in required if name in stored.names] or ["id"]
         filter_ = " AND ".join(f"({sql})" for sql in pushed) or None
         batches = self.table.scan(
-            scanned, filter=filter_, with_row_address=with_address, in_fragments=in_fragments, one_by_one=one_by_one
+            scanned,
+            filter=filter_,
+            with_row_address=with_address,
+            in_fragments=in_fragments,
+            one_by_one=one_by_one,
+            batch_rows=batch_rows,
         )
         if not rest and all(has_declared_column(self.type, stored, name) for name in columns):
             yield from batches

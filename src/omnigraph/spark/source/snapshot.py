@@ -11,8 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows import Filter, require_edge_type, require_node_type
-from omnigraph.spark.source.type_reader import STORAGE_PREFIX, encode_filter, pin_type, resolve_spark_columns
+from omnigraph.read.rows import Filter, open_type_rows, parse_filter, require_edge_type, require_node_type
+from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.source.spark_types import to_spark_schema
+from omnigraph.spark.source.type_reader import (
+    STORAGE_PREFIX,
+    TypeReader,
+    encode_filter,
+    pin_type,
+    resolve_spark_columns,
+)
 from omnigraph.storage.condition_text import encode_conditions
 from omnigraph.storage.filters import Condition
 from omnigraph.storage.location import Location
@@ -52,7 +60,26 @@ class SparkSnapshot:
         filter: Filter | None = None,  # noqa: A002  as in nodes
         conditions: Sequence[Condition] = (),
     ) -> DataFrame:
-        """Return the rows of a type, not read yet; Lance applies the filter and the conditions."""
+        """Return the rows of a type, not read yet; Lance applies the filter and the conditions.
+
+        To plan a data source, Spark starts Python twice. So it is used only where Spark would take our tasks for small.
+        """
+        executor = SparkExecutor(self.session, f"reading {type_.name}")
+        if not executor.can_map_many:
+            return self.source_rows(type_, columns, filter, conditions)
+        rows, names = open_type_rows(self.snapshot, type_), resolve_spark_columns(type_, columns)
+        schema = to_spark_schema(type_, names)
+        reader = TypeReader(rows, schema, [*parse_filter(type_, filter), *conditions], None)
+        return executor.map_many(reader.read, reader.partitions(), schema)
+
+    def source_rows(
+        self,
+        type_: NodeType | EdgeType,
+        columns: Iterable[str] | None = None,
+        filter: Filter | None = None,  # noqa: A002  as in nodes
+        conditions: Sequence[Condition] = (),
+    ) -> DataFrame:
+        """Return the rows of a type by the data source: the table is not even opened before they are read."""
         reader = self.session.read.format("omnigraph").option("pin", pin_type(self.snapshot, type_).encode())
         reader = reader.option("columns", ",".join(resolve_spark_columns(type_, columns)))
         if filter is not None:

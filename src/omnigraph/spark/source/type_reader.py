@@ -59,6 +59,9 @@ _OPTIONS: Final = (
     "changes",
 )
 
+_BATCH_ROWS: Final = 131_072
+"""A batch costs Spark and Python the same, however few rows it has. Batches of wide rows have fewer."""
+
 
 # --------------------------------------------------------------------------------------------- one type, pinned
 
@@ -303,7 +306,9 @@ class TypeReader(DataSourceReader):
         """Read the rows of some fragments."""
         target = arrow_schema_of(self._schema)
         fragments = cast("FragmentGroup", partition).fragments
-        for batch in self._rows.read(self._columns, self._conditions, in_fragments=fragments):
+        for batch in self._rows.read(
+            self._columns, self._conditions, in_fragments=fragments, one_by_one=True, batch_rows=_BATCH_ROWS
+        ):
             yield to_spark(batch, target)
 
 

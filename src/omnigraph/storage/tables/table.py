@@ -221,12 +221,14 @@ class Table:
         after_fragment: int | None = None,
         in_fragments: Collection[int] | None = None,
         one_by_one: bool = False,
+        batch_rows: int | None = None,
     ) -> pa.RecordBatchReader:
         """Stream rows; projection, filter and limit are pushed down. Row versions can be read as columns.
 
         ``after_fragment`` skips fragments up to that id, so only what was written later is read. ``in_fragments``
         reads only those fragments. ``one_by_one`` reads one fragment after another, in batches of bounded size: slower
         on an object store, but memory does not grow with the number of fragments, nor with the width of their rows.
+        ``batch_rows`` are the rows of a batch, at most: larger ones suit whoever pays for each batch.
         """
         if columns is None and self.lag.hidden:
             columns = self.schema.names
@@ -244,6 +246,7 @@ class Table:
                 with_row_id=with_row_id,
                 with_row_address=with_row_address,
                 fragment_readahead=1 if one_by_one else None,
+                batch_size=batch_rows,
                 batch_size_bytes=BYTES_AT_ONCE if one_by_one else None,
                 # Unbounded, Lance reads up to 2 GiB ahead of whoever takes the rows.
                 io_buffer_size=2 * BYTES_AT_ONCE if one_by_one else None,
