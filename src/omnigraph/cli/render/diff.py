@@ -11,7 +11,7 @@ from rich.text import Text
 
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, to_one_line
-from omnigraph.cli.render.query_rows import csv_cell, csv_lines, value_text
+from omnigraph.cli.render.query_rows import value_text
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
@@ -68,9 +68,11 @@ class DiffDetails(CommandResult):
                 for record in self.diff.records():
                     page.write(_line(record))
             case "csv":
-                page.write(csv_lines([_CHANGES]))
+                from omnigraph.read.rows import format_csv_lines
+
+                page.write(format_csv_lines([_CHANGES]))
                 for record in self.diff.records():
-                    page.write(csv_lines([[csv_cell(record[column]) for column in _CHANGES]]))
+                    page.write(format_csv_lines([[record[column] for column in _CHANGES]]))
 
 
 def _line(record: Record) -> str:
@@ -87,7 +89,9 @@ def _draw_counts(page: Page, diff: Diff, form: DiffFormat) -> bool:
             for each in counts:
                 page.write(_line(each))
         case "csv":
-            page.write(csv_lines([_COUNTS, *rows]))
+            from omnigraph.read.rows import format_csv_lines
+
+            page.write(format_csv_lines([_COUNTS, *rows]))
         case "text":
             page.print(f"{_moment(diff.before)} → {_moment(diff.after)}")
             page.print("")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import IOBase, StringIO
+from io import IOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, cast, get_args
 
@@ -175,9 +174,11 @@ def _format_rows(result: _Rows, form: TextFormat) -> Iterator[str]:
             for rows in _read_rows(result):
                 yield b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows).decode()
         case "csv":
-            yield csv_lines([result.columns])
+            from omnigraph.read.rows import format_csv_lines
+
+            yield format_csv_lines([result.columns])
             for rows in _read_rows(result):
-                yield csv_lines([map(csv_cell, row.values()) for row in rows])
+                yield format_csv_lines(row.values() for row in rows)
         case "markdown":
             yield _markdown_line(result.columns) + _markdown_line(["---"] * len(result.columns))
             for rows in _read_rows(result):
@@ -230,18 +231,6 @@ def value_text(value: Json, *, short: bool) -> str:
         first = ", ".join(_json(item) for item in value[:_SHOWN_ITEMS])
         return f"[{first}, … {len(value)} items]"
     return _json(value)
-
-
-def csv_cell(value: Json) -> Json:
-    """Format a cell: texts as they are, nothing for null, everything else as JSON."""
-    return value if value is None or isinstance(value, str) else _json(value)
-
-
-def csv_lines(rows: Iterable[Iterable[Json]]) -> str:
-    """Format rows as CSV lines."""
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 def _json(value: Json) -> str:

@@ -14,7 +14,13 @@ from omnigraph.read.rows.export import (
 from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
 from omnigraph.read.rows.export_formats import TABLE_WRITERS, open_export_reader
 from omnigraph.read.rows.neighbors import Direction, OneDirection, count_edges_at, find_neighbors, slice_rows
-from omnigraph.read.rows.public_values import to_json_rows, to_public_batch, to_public_schema, to_python_rows
+from omnigraph.read.rows.public_values import (
+    format_csv_lines,
+    to_json_rows,
+    to_public_batch,
+    to_public_schema,
+    to_python_rows,
+)
 from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
 from omnigraph.read.rows.stored_blobs import (
     EXTERNAL_BLOB,
@@ -72,6 +78,7 @@ __all__ = [
     "export_lines",
     "export_to",
     "find_neighbors",
+    "format_csv_lines",
     "get_entity",
     "make_blob_value",
     "measure_blob",

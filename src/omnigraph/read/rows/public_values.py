@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import csv
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from io import StringIO
 from typing import Final, TypeAlias, TypeVar, cast
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,6 +51,17 @@ def to_python_rows(rows: pa.RecordBatch) -> list[dict[str, object]]:
 def to_json_rows(rows: pa.RecordBatch) -> list[dict[str, Json]]:
     """Convert every row to a JSON object."""
     return _to_dicts(rows.schema.names, [to_json_values(column) for column in cast("list[Values]", rows.columns)])
+
+
+def format_csv_lines(rows: Iterable[Iterable[Json]]) -> str:
+    """Format rows as lines of CSV: texts as they are, nothing for null, everything else as JSON."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(_to_csv_cell, row) for row in rows)
+    return text.getvalue()
+
+
+def _to_csv_cell(value: Json) -> str | None:
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _to_dicts(names: list[str], columns: list[list[Cell]]) -> list[dict[str, Cell]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from importlib.metadata import version
-from io import RawIOBase, StringIO
+from io import RawIOBase
 from typing import Final, cast
 
 import orjson
@@ -25,7 +24,7 @@ from omnigraph.manifest.history import Commit
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.tags import Tag
-from omnigraph.read.rows import INLINE_PREFIX, to_json_rows
+from omnigraph.read.rows import INLINE_PREFIX, format_csv_lines, to_json_rows
 from omnigraph.storage.arrow_schema import arrow_type
 
 WIRE_VERSION: Final = "0.8.0"
@@ -221,9 +220,9 @@ def write_ndjson(batches: Iterable[pa.RecordBatch], *, is_safe: bool) -> Iterato
 
 def write_csv_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """Write rows as CSV with a header: texts as they are, nothing for null, everything else as JSON."""
-    yield _csv_lines([schema.names])
+    yield format_csv_lines([schema.names]).encode()
     for part in _split_rows(batches):
-        yield _csv_lines([[_csv_cell(value) for value in row.values()] for row in to_json_rows(part)])
+        yield format_csv_lines(row.values() for row in to_json_rows(part)).encode()
 
 
 class _ByteList(RawIOBase):
@@ -260,16 +259,6 @@ def _split_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for begin in range(0, batch.num_rows, _BATCH_ROWS):
             yield batch.slice(begin, _BATCH_ROWS)
-
-
-def _csv_cell(value: Json) -> Json:
-    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
-
-
-def _csv_lines(rows: Iterable[Iterable[Json]]) -> bytes:
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
 
 
 # --------------------------------------------------------------------------------------------- the schema
