@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,3 +146,16 @@ def test_a_server_that_says_it_serves_can_be_told_to_reload(graph_path: Path) ->
     with start_server(graph=graph_path, program=HURRIED) as server, httpx.Client(timeout=WAIT) as http:
         assert http.get(f"{server.url}/healthz").status_code == 200
         assert server.stop() == 0
+
+
+def test_several_graphs_are_served_by_their_names(graph_path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "Trials.og"
+    shutil.copytree(graph_path, other)
+    with start_server("-g", str(other), graph=graph_path) as server, server.client() as http:
+        found = http.get("/graphs").json()["graphs"]
+        assert [each["graph_id"] for each in found] == ["brain", "trials"]
+        assert http.get("/graphs/trials/rows?type=City").json()["row_count"] == 1
+    for words in (["serve", "-g", str(graph_path)], ["info"]):
+        twice = [sys.executable, "-m", "omnigraph", *words, "-g", str(graph_path), "-g", str(other)]
+        refused = subprocess.run(twice, capture_output=True, text=True, check=False)
+        assert refused.returncode == 2, refused.stderr

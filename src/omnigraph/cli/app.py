@@ -74,14 +74,14 @@ def start(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, also for errors.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the log and tracebacks.")] = False,
-    uri: Annotated[
-        str | None,
+    uris: Annotated[
+        list[str] | None,
         typer.Option(
             "--graph",
             "-g",
             metavar="URI",
             help=f"The graph. Default: ${VARIABLE}, else that of omnigraph.toml, else the nearest graph at or above "
-            "this folder.",
+            "this folder. `serve` takes several.",
             show_default=False,
         ),
     ] = None,
@@ -141,7 +141,19 @@ def start(
     config = read_config(Path.cwd())
     context.default_map = config.list_defaults(COMMANDS)
     chosen = durability if durability or DURABILITY_VARIABLE in os.environ else config.durability
-    context.obj = Session(output, uri, actor or config.actor, options, yes, chosen, deadline, memory, config.graph)
+    first, *others = uris or [None]
+    context.obj = Session(
+        output,
+        first,
+        actor or config.actor,
+        options,
+        yes,
+        chosen,
+        deadline,
+        memory,
+        config.graph,
+        tuple(filter(None, others)),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -44,9 +44,17 @@ class Session:
     memory: str | None = None
     default_graph: str | None = None
     """The graph that a file of defaults names."""
+    other_graphs: tuple[str, ...] = ()
+    """The values of further ``-g``, for a command that takes several."""
+
+    def list_targets(self) -> tuple[str, ...]:
+        """Return the graphs to work on, of a command that takes several."""
+        return (replace(self, other_graphs=()).target(), *self.other_graphs)
 
     def target(self) -> str:
         """Return the graph to work on: the named one, or the nearest at or above the working directory."""
+        if self.other_graphs:
+            raise typer.TyperException("-g is given more than once; this command takes one graph")
         named = self.graph if self.graph is not None else os.environ.get(VARIABLE) or self.default_graph
         return named if named is not None else _nearest_graph(Path.cwd())
 

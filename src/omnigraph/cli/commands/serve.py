@@ -20,7 +20,7 @@ from omnigraph.cli.session import Session, require_server_extra, session_of
 from omnigraph.errors import ParameterError
 
 if TYPE_CHECKING:
-    from omnigraph.server import LogSettings, ServerSettings
+    from omnigraph.server import LogSettings, ServedGraph, ServerSettings
 
 
 class LogChoice(StrEnum):
@@ -114,7 +114,7 @@ def serve(
 
     \b
     Examples:
-      omnigraph serve -g brain.og --bind 127.0.0.1:8080
+      omnigraph serve -g brain.og -g trials.og --bind 127.0.0.1:8080
       omnigraph serve --config server.yaml --check
     """
     require_server_extra()
@@ -132,7 +132,7 @@ def serve(
         if (tls_cert is None) != (tls_key is None):
             raise typer.TyperException("--tls-cert and --tls-key go together")
         command = _ServeCommand(
-            session.target(),
+            session.list_targets(),
             session.storage_options,
             read_only,
             policy,
@@ -159,9 +159,9 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class _ServeCommand:
-    """A command line that serves one graph. Its policy and its queries are files, which are read again and again."""
+    """A command line that names graphs. Its policy and its queries are files, which are read again and again."""
 
-    uri: str
+    uris: tuple[str, ...]
     storage_options: Mapping[str, str] = field(repr=False)
     read_only: bool
     policy: Path | None
@@ -174,10 +174,18 @@ class _ServeCommand:
         from omnigraph.policy import load_policy
 
         folder = server.QueryFolder() if self.queries is None else server.read_query_folder(self.queries)
-        graph_id = server.make_graph_id(self.uri)
-        rules = None if self.policy is None else load_policy(self.policy, graph_id)
-        graph = server.ServedGraph(graph_id, self.uri, self.read_only, self.storage_options, folder, rules, self.policy)
-        return replace(self.settings, graphs=(graph,))
+        graphs: dict[str, ServedGraph] = {}
+        for uri in self.uris:
+            graph_id = server.make_graph_id(uri)
+            if graph_id in graphs:
+                raise typer.TyperException(
+                    f"two graphs would be served as '{graph_id}': --config FILE names them apart"
+                )
+            rules = None if self.policy is None else load_policy(self.policy, graph_id)
+            graphs[graph_id] = server.ServedGraph(
+                graph_id, uri, self.read_only, self.storage_options, folder, rules, self.policy
+            )
+        return replace(self.settings, graphs=tuple(graphs.values()))
 
 
 def _start_log(choice: LogChoice) -> LogSettings:
