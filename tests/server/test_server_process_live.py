@@ -85,9 +85,10 @@ import sys
 from omnigraph.cli.app import main
 from omnigraph.graph import Graph
 def query(self, *args, **kwargs):
+    dataset = self.snapshot().table("node:Person").dataset
     print("it began", file=sys.stderr, flush=True)
     while True:
-        self.snapshot().table("node:Person").count_rows("name LIKE '%a%'")
+        dataset.count_rows("name LIKE '%a%'")
 Graph.query = query
 sys.exit(main(sys.argv[1:]))
 """

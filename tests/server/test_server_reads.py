@@ -20,6 +20,29 @@ PEOPLE = "query people() { match { $p: Person } return { $p.name as name, $p.big
 NAMED = "query one($n: String) { match { $p: Person { name: $n } } return { $p.age as age } }"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "query", {"query": PEOPLE}),
+        ("POST", "export", {"type_names": ["Person"]}),
+        ("GET", "rows?type=Person", None),
+        ("GET", "changes/baseline?type=Person", None),
+    ],
+)
+def test_lines_tell_their_end_if_a_client_asks(client: Client, method: str, path: str, body: object) -> None:
+    """Who asks for it can tell a stream that was cut from a whole one."""
+    plain, ended = (
+        client.send(method, path, body, headers={"Accept": f"application/x-ndjson{end}"}).text.splitlines()
+        for end in ("", "; end=1")
+    )
+    last = json.loads(ended[-1])["end"]
+    assert last["commit"] == client.ok("GET", "snapshot")["commit"]
+    if "baseline" in path:
+        assert (plain, set(last)) == (ended, {"commit", "cursor"})
+    else:
+        assert (ended[:-1], last["rows"]) == (plain, len(plain))
+
+
 def test_health_needs_no_token_and_says_which_wire_it_speaks(client: Client) -> None:
     answer = client.send("GET", "/healthz", headers={"Authorization": "Bearer wrong"})
     assert answer.status_code == 200

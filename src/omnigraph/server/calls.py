@@ -45,6 +45,8 @@ class Answer:
     stream: Iterator[bytes] | None = None
     media_type: str = JSON
     is_cacheable: bool = False
+    has_end_line: bool = False
+    """Whether its lines tell their end themselves."""
 
 
 @dataclass(frozen=True, slots=True)

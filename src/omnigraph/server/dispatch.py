@@ -27,6 +27,7 @@ from omnigraph.server.access import Gate, Token, require_types_asked
 from omnigraph.server.calls import (
     EVENTS,
     JSON,
+    NDJSON,
     UPLOADS,
     Answer,
     Route,
@@ -55,12 +56,14 @@ from omnigraph.server.messages import (
     send_chunks,
 )
 from omnigraph.server.negotiation import (
+    add_end_line,
     check_conditions,
     choose_format,
     find_etag,
     has_current_state,
     list_headers,
     make_cache_headers,
+    wants_end_line,
 )
 from omnigraph.server.request_log import RequestRecord
 from omnigraph.server.tracing import trace_work
@@ -203,7 +206,8 @@ def _work(route: Route, call: ServerCall, deadline: Deadline) -> tuple[Answer, b
         answer = _work_once(route, call) if route.keeps_answer else route.work(call)
         require_types_asked(route.access, call.gate)
         if answer.stream is not None:
-            return *_begin_stream(answer, answer.stream), etag
+            stream = _end_lines(call, answer, answer.stream)
+            return *_begin_stream(replace(answer, stream=stream), stream), etag
     body = orjson.dumps({**answer.fields, "request_id": call.request_id})
     most = limits.result_bytes
     if route.kind_of(call) == "read" and len(body) > most:
@@ -227,6 +231,12 @@ def _work_once(route: Route, call: ServerCall) -> Answer:
         KeptAnswer(call.key.fingerprint, int(answer.status), answer.commit, fields, dict(answer.headers)),
     )
     return replace(answer, fields=fields)
+
+
+def _end_lines(call: ServerCall, answer: Answer, stream: Iterator[bytes]) -> Iterator[bytes]:
+    """Add a last line, if the client wants one. Without it a stream that was cut cannot be told from a whole one."""
+    is_told = answer.media_type != NDJSON or answer.has_end_line
+    return stream if is_told or not wants_end_line(call.headers.get("accept")) else add_end_line(stream, answer.commit)
 
 
 def _begin_stream(answer: Answer, stream: Iterator[bytes]) -> tuple[Answer, bytes]:

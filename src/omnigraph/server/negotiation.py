@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
-from omnigraph.server.calls import Answer, Route, ServerCall
+import orjson
+
+from omnigraph.server.calls import NDJSON, Answer, Route, ServerCall
 from omnigraph.server.errors import RequestError
 from omnigraph.server.messages import ReadPlace
 
@@ -33,6 +35,21 @@ def choose_format(accept: str | None, offered: tuple[str, ...]) -> str:
     raise RequestError(
         406, "not_acceptable", "no format of the answer is acceptable", hint=f"accept {', '.join(offered)}"
     )
+
+
+def wants_end_line(accept: str | None) -> bool:
+    """Whether a client asks for a last line that tells the end of the others: ``application/x-ndjson; end=1``."""
+    parts = ([piece.strip().lower() for piece in part.split(";")] for part in (accept or "").split(","))
+    return any(name == NDJSON and "end=1" in parameters for name, *parameters in parts)
+
+
+def add_end_line(lines: Iterator[bytes], commit: str | None) -> Iterator[bytes]:
+    """Yield lines, and then one that says how many they were and which commit they are from."""
+    count = 0
+    for piece in lines:
+        count += piece.count(b"\n")
+        yield piece
+    yield orjson.dumps({"end": {"commit": commit, "rows": count}}, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def find_etag(route: Route, call: ServerCall) -> str | None:

@@ -154,7 +154,7 @@ def export_baseline(call: ServerCall) -> Answer:
         end = {"end": {"commit": block.commit.id, "cursor": block.cursor}}
         yield orjson.dumps(end, option=orjson.OPT_APPEND_NEWLINE)
 
-    return Answer(commit=id_of(block.commit), stream=join_chunks(write_lines()), media_type=NDJSON)
+    return Answer(commit=id_of(block.commit), stream=join_chunks(write_lines()), media_type=NDJSON, has_end_line=True)
 
 
 _G: Final = "/graphs/{graph_id}/changes"
