@@ -257,9 +257,9 @@ def test_the_columns_have_the_types_of_the_language_also_without_rows() -> None:
 
 
 def test_sums_beyond_64_bits_and_lists_with_weights_are_kept_in_files() -> None:
-    values = [2**63 - 1, 2**63 - 1, -(2**63), 5, 5, 2**62]
+    values = [2**63 - 1, 2**63 - 1, -(2**63), -(2**63), 5, 2**62]
     rows = pa.table({"id": [str(n) for n in range(6)], "k": [0, 0, 1, 1, 2, 2], "n": pa.array(values, pa.int64())})
-    frame = Frame(6, {"v": EntityColumn(Loaded(rows), np.arange(6))}, np.array([1, 3, 2, 1, 2, 4], np.int64))
+    frame = Frame(6, {"v": EntityColumn(Loaded(rows), np.arange(6))}, np.array([1, 3, 1, 1, 2, 4], np.int64))
     key, number = PropertyValue("v", "k", INTEGER), PropertyValue("v", "n", INTEGER)
     collected = Aggregate(AggregateFunction.COLLECT, number, False, ValueType(Scalar.I64, is_list=True))
     columns = columns_of([key, aggregate_of(SUM, number), aggregate_of(AVG, number), collected])

@@ -304,7 +304,8 @@ def _merge_totals(
     if all(part.dtype.kind == "f" for part in totals):
         width: type[np.generic] = np.float64
     else:
-        most = (int(np.abs(part).max(initial=0)) for part in totals)
+        # The smallest integer has no absolute value in 64 bits.
+        most = (max(int(part.max(initial=0)), -int(part.min(initial=0))) for part in totals)
         largest = sum(each * int(np.bincount(numbers).max(initial=0)) for each, numbers in zip(most, at, strict=True))
         width = np.int64 if largest < _BEYOND_I64 else np.object_
     merged = cast("npt.NDArray[np.int64]", np.zeros(count, width))
