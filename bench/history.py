@@ -134,6 +134,8 @@ def main() -> None:
     parser.add_argument("--changes", type=int, nargs="+", default=[10, 1_000, 100_000])
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if max(given.changes) > min(given.small, given.large):
+        parser.error("--changes cannot be more than the rows of --small and --large")
     with TemporaryDirectory() as folder:
         costs = [
             cost for rows in (given.small, given.large) for cost in measured(Path(folder), rows, list(given.changes))
