@@ -138,8 +138,12 @@ def test_a_merge_looks_up_the_unique_values_and_sources_that_it_touches(
     with pytest.raises(AssertionError, match="SQL"):
         sg.load(nodes={"Ship": taken}, mode="merge")
     monkeypatch.setattr(id_lookup, "ROWS_PER_LOOKUP", SHIPS)
-    assert looked_up * 10 < merge(3)
-    assert sg.edges("Tows").where("`to` = 's00000003'").count() == CHANGED
+    filtered = merge(3)
+    monkeypatch.setattr(key_filter, "MIN_ROWS_PER_KEY", SHIPS)
+    unfiltered = merge(4)
+    assert looked_up * 10 < unfiltered
+    assert filtered * 5 < unfiltered
+    assert sg.edges("Tows").where("`to` = 's00000004'").count() == CHANGED
 
 
 def _refuse(*_: object) -> NoReturn:

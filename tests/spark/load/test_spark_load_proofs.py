@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,8 @@ from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load import incoming_rows as load_incoming
+from omnigraph.spark.load import key_filter, set_rules
 from omnigraph.spark.load import proofs as load_proofs
-from omnigraph.spark.load import set_rules
 from omnigraph.spark.load.changed_table import ChangedSparkTable
 from omnigraph.spark.load.merge_proofs import find_unproven_merges
 from omnigraph.spark.shuffle import assign_partitions
@@ -46,8 +47,12 @@ def graph(template: Path, tmp_path: Path) -> Graph:
 
 @pytest.fixture(params=["held", "shuffled"])
 def left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The rules that were left to SQL, of rows that are handled like many, in several parts or held by tasks."""
+    """The rules that were left to SQL, of rows that are handled like many, in several parts or held by tasks.
+
+    Stored rows of a merge are all compared, or those that a filter lets pass.
+    """
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
+    monkeypatch.setattr(key_filter, "MIN_ROWS_PER_KEY", 0 if request.param == "held" else sys.maxsize)
     if request.param == "shuffled":
         monkeypatch.setattr(load_proofs, "MAX_HELD_BYTES", -1)
     monkeypatch.setattr(load_proofs, "_TEXTS_PER_PARTITION", 2)

@@ -13,6 +13,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.load.incoming_rows import DistributedRows
+from omnigraph.spark.load.key_filter import KeyFilter, KeySource
 from omnigraph.spark.shuffle import PACK_COLUMNS, Packer
 from omnigraph.spark.sized_frames import JoinKind, SizedFrame, divide_fragments, join_by_size, union_sized
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -179,17 +180,28 @@ class ChangedSparkTable:
                 return self._pack_rows(self.pinned(), relation, packer)
         return joined.mapInArrow(packer.pack_batches, PACK_COLUMNS)
 
-    def pack_pinned(self, relation: Relation, packer: Packer) -> DataFrame:
-        """Read and pack all rows of the pinned version as a relation, also those that are replaced."""
-        return self._pack_rows(self.pinned(), relation, packer)
+    def pack_pinned(self, relation: Relation, packer: Packer, keys: KeyFilter | None) -> DataFrame:
+        """Read and pack the rows of the pinned version as a relation, also those that are replaced.
+
+        ``keys`` leaves out rows whose packing key it does not contain.
+        """
+        return self._pack_rows(self.pinned(), relation, packer, keys)
+
+    def list_incoming_keys(self, relation: Relation) -> KeySource:
+        """Return where the values are read that incoming rows are joined by."""
+        rows = self.incoming()
+        task = partial(_map_relation, reader=rows.reader, relation=relation)
+        return KeySource(rows.table, rows.fragments, task, relation.join_column)
 
     def size_relation(self, relation: Relation) -> int:
         """Return the size of a relation in bytes, at most."""
         rows = self.incoming() if relation.part is TablePart.INCOMING else self.pinned()
         return rows.count * self._row_bytes(relation)
 
-    def _pack_rows(self, rows: FragmentRows, relation: Relation, packer: Packer) -> DataFrame:
-        task = partial(_pack_relation, reader=rows.reader, relation=relation, packer=packer)
+    def _pack_rows(
+        self, rows: FragmentRows, relation: Relation, packer: Packer, keys: KeyFilter | None = None
+    ) -> DataFrame:
+        task = partial(_pack_relation, reader=rows.reader, relation=relation, packer=packer, keys=keys)
         return rows.map(self.executor, task, relation.physical_columns, PACK_COLUMNS)
 
     def _join_ids(self, relation: Relation, ids: SizedFrame, how: JoinKind) -> DataFrame:
@@ -269,7 +281,16 @@ def _map_relation(
 
 
 def _pack_relation(
-    table: Table, fragments: Sequence[int], *, reader: RowReader, relation: Relation, packer: Packer
+    table: Table,
+    fragments: Sequence[int],
+    *,
+    reader: RowReader,
+    relation: Relation,
+    packer: Packer,
+    keys: KeyFilter | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Task over fragments: convert their rows to the relation of a rule, and pack them."""
-    return packer.pack_batches(_map_relation(table, fragments, reader=reader, relation=relation))
+    """Task over fragments: convert their rows to the relation of a rule, and pack them, or those with some keys."""
+    rows = _map_relation(table, fragments, reader=reader, relation=relation)
+    if keys is not None:
+        rows = (batch.take(keys.find(cast("pa.StringArray", column_of(batch, packer.key)))) for batch in rows)
+    return packer.pack_batches(rows)

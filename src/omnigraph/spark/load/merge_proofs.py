@@ -5,7 +5,8 @@ many rows share a value, and a merge seldom changes the value of a row. So rows 
 the value and the id of an incoming one is the row that it replaces. Each other stored row with an incoming value counts
 as if it stayed. If even so no value has too many rows, the rule holds; else SQL decides.
 
-Stored rows are looked up by the incoming values, if those are few and an index finds them.
+Stored rows are looked up by the incoming values, if those are few and an index finds them. Else they are read, and a
+filter of the incoming values leaves out most before they are sent.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows
 from omnigraph.spark.load.id_lookup import can_look_up_texts
+from omnigraph.spark.load.key_filter import KeyFilter, can_filter_keys, collect_key_filter
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import count_partitions
 from omnigraph.storage.columns import Values, column_of
@@ -71,12 +73,20 @@ class _MergeCheck:
         size = self.table.size_relation(self.incoming)
         return size if self.lookup is not None else size + self.table.size_relation(self.stored)
 
-    def pack(self, number: int, partitions: int) -> Iterator[DataFrame]:
+    def filter_keys(self, executor: SparkExecutor) -> KeyFilter | None:
+        """Return a filter of the incoming values, if it would leave out most of the stored rows."""
+        count = self.table.incoming().count
+        if self.lookup is not None or not can_filter_keys(count, self.table.pinned().count):
+            return None
+        return collect_key_filter(executor, [self.table.list_incoming_keys(self.incoming)], count)
+
+    def pack(self, executor: SparkExecutor, number: int, partitions: int) -> Iterator[DataFrame]:
         """Yield the rows, packed by their values."""
         key = self.incoming.join_column
         yield self.table.pack_relation(self.incoming, Packer(number, _MergeSide.INCOMING, key, partitions))
         if self.lookup is None:
-            yield self.table.pack_pinned(self.stored, Packer(number, _MergeSide.STORED, key, partitions))
+            packer = Packer(number, _MergeSide.STORED, key, partitions)
+            yield self.table.pack_pinned(self.stored, packer, self.filter_keys(executor))
 
 
 def find_unproven_merges(
@@ -124,7 +134,9 @@ def _plan_lookup(rule: SetRule, table: ChangedSparkTable) -> FragmentRows | None
 
 def _find_failed_checks(executor: SparkExecutor, checks: Sequence[_MergeCheck]) -> frozenset[int]:
     partitions = count_partitions(sum(check.size for check in checks), executor.parallelism)
-    packs = union_all(frame for number, check in enumerate(checks) for frame in check.pack(number, partitions))
+    packs = union_all(
+        frame for number, check in enumerate(checks) for frame in check.pack(executor, number, partitions)
+    )
     tasks = [_PartitionCheck(check.stored, check.max_count, check.lookup) for check in checks]
     found = gather_packs(packs, partitions).mapInArrow(partial(_run_checks, tasks), "check int")
     return frozenset(number for (number,) in cast("list[tuple[int]]", executor.collect(found)))
