@@ -44,11 +44,17 @@ class RowReader:
 
     def read(self, table: Table, fragments: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read the rows of some fragments. The table of a lagging branch may lack columns."""
-        return self._convert(table, table.scan(_list_stored(table, columns), in_fragments=fragments), columns)
+        return self._convert(table, table.scan(self._list_stored(table, columns), in_fragments=fragments), columns)
 
     def find(self, table: Table, filter_: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read the rows that match a filter."""
-        return self._convert(table, table.scan(_list_stored(table, columns), filter=filter_), columns)
+        return self._convert(table, table.scan(self._list_stored(table, columns), filter=filter_), columns)
+
+    def _list_stored(self, table: Table, columns: Sequence[str]) -> list[str]:
+        """List those of some columns that a table has, and the id if rows are excluded or counted by it."""
+        stored = set(table.schema.names)
+        found = [name for name in dict.fromkeys(columns) if name in stored]
+        return found if found and not len(self.excluded_ids) else list(dict.fromkeys([*found, "id"]))
 
     def _convert(
         self, table: Table, batches: Iterable[pa.RecordBatch], columns: Sequence[str]
@@ -70,12 +76,6 @@ class RowReader:
             else:
                 converted[name] = read_declared_column(self.type, lag, rows, name, type_)
         return pa.record_batch(converted)
-
-
-def _list_stored(table: Table, columns: Sequence[str]) -> list[str]:
-    """List those of some columns that a table has, and the id: it gives the number of rows if there is no other."""
-    stored = set(table.schema.names)
-    return list(dict.fromkeys(name for name in (*columns, "id") if name in stored))
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,17 +303,19 @@ def _drop_repeated(pieces: Sequence[pa.StringArray]) -> Sequence[pa.StringArray]
 
 @dataclass(frozen=True, slots=True)
 class _ValueRead:
-    """The values of some columns in some rows, which a task reads whole or in part."""
+    """The values of some rows, which a task reads whole or in part: each value is in one or more columns."""
 
     rows: FragmentRows
-    columns: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
     role: _Role
 
     def read(self, fragments: Sequence[int] | None = None) -> Iterator[Values]:
         """Yield the values as texts, without nulls."""
         chosen = tuple(self.rows.fragments) if fragments is None else fragments
-        for batch in self.rows.reader.read(self.rows.table, chosen, self.columns):
-            yield to_canonical_text(batch, self.columns).drop_null()
+        columns = tuple(dict.fromkeys(column for each in self.values for column in each))
+        for batch in self.rows.reader.read(self.rows.table, chosen, columns):
+            for each in self.values:
+                yield to_canonical_text(batch, each).drop_null()
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,9 +392,12 @@ def _find_failed_held(
 
 
 def _plan_held(number: int, check: _ValueCheck, changed: Mapping[str, ChangedSparkTable]) -> _HeldCheck:
+    values: dict[tuple[str, TablePart, _Role], list[tuple[str, ...]]] = {}
+    for (table_key, part, columns), role in check.columns.items():
+        values.setdefault((table_key, part, role), []).append(columns)
     reads = [
-        _ValueRead(_rows_of(changed[table_key], part), columns, role)
-        for (table_key, part, columns), role in check.columns.items()
+        _ValueRead(_rows_of(changed[table_key], part), tuple(each), role)
+        for (table_key, part, role), each in values.items()
     ]
     held = tuple(each for each in reads if each.role is not _Role.REQUIRED)
     return _HeldCheck(number, check.max_count, held, tuple(each for each in reads if each.role is _Role.REQUIRED))

@@ -32,7 +32,7 @@ from omnigraph.manifest.lagging import follow_schema_hashes
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin, Snapshot, open_pin
 from omnigraph.read.rows import Filter, TypeRows, open_type_rows, parse_filter, require_type
-from omnigraph.spark.sized_frames import MAX_TASK_ROWS, PARTITION_BYTES
+from omnigraph.spark.sized_frames import PARTITION_BYTES
 from omnigraph.spark.source.spark_types import arrow_schema_of, stored_names_of, to_spark, to_spark_schema
 from omnigraph.storage.condition_text import decode_conditions
 from omnigraph.storage.filters import Condition
@@ -59,6 +59,8 @@ _OPTIONS: Final = (
     "changes",
 )
 
+MAX_ROWS_OF_A_TASK: Final = 2_500_000
+"""A task that reads a few numbers of each row would read for long until it has its bytes."""
 _BATCH_ROWS: Final = 131_072
 """A batch costs Spark and Python the same, however few rows it has. Batches of wide rows have fewer."""
 
@@ -314,7 +316,7 @@ class TypeReader(DataSourceReader):
 
 def _fit_rows(row_bytes: int) -> int:
     """Return how many rows a task reads: about :data:`PARTITION_BYTES` of them."""
-    return max(1, min(MAX_TASK_ROWS, PARTITION_BYTES // row_bytes))
+    return max(1, min(MAX_ROWS_OF_A_TASK, PARTITION_BYTES // row_bytes))
 
 
 def _check_types(type_: NodeType | EdgeType, schema: StructType) -> None:
