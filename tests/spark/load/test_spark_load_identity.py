@@ -97,7 +97,7 @@ def graph(template: Path, tmp_path: Path) -> Graph:
     return omnigraph.open(shutil.copytree(template, tmp_path / "ships.og"))
 
 
-@pytest.fixture(params=daily([FEW, MANY, FILTERED], [MANY, FILTERED]))
+@pytest.fixture(params=daily([FEW, MANY, FILTERED], [FILTERED]))
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Rows that this process looks up, and rows that executors shuffle, many partitions and fragments of them.
 
