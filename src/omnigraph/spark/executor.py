@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ _ROWS: Final = pa.schema([pa.field(_NUMBER, pa.int32()), pa.field(_BODY, pa.bina
 _MAX_BYTES_WITH_TASKS: Final = 256 * 1024
 """Items up to this size in total are sent with the code of every task. Larger ones are shuffled: each to its task."""
 _LOCAL_RELATION: Final = "spark.sql.execution.arrow.localRelationThreshold"
+_SETTING: Final = Lock()
 _SPLITS: Final = re.compile(r"\bRange \(.*\bsplits=(\d+)\)")
 
 FragmentTask: TypeAlias = Callable[[Table, Sequence[int]], Iterable[pa.RecordBatch]]
@@ -89,8 +91,7 @@ class SparkExecutor:
             if sum(map(len, bodies)) <= _MAX_BYTES_WITH_TASKS:
                 numbers = self.session.range(0, count, 1, count)
                 return numbers.mapInArrow(partial(_map_numbers, task, bodies), schema)
-            rows = [pa.array(range(count), pa.int32()), pa.array(bodies, pa.binary())]
-            given = self.session.createDataFrame(pa.Table.from_arrays(rows, schema=_ROWS))
+            given = self.session.createDataFrame(_number_bodies(bodies))
             return given.repartitionById(count, _NUMBER).mapInArrow(partial(_map_bodies, task), schema)
 
     @property
@@ -104,25 +105,23 @@ class SparkExecutor:
         self, task: Callable[[Item], Iterable[pa.RecordBatch]], items: Sequence[Item], schema: StructType
     ) -> DataFrame:
         """Like :meth:`map_items`, but Spark knows nothing about the size of the rows, and so never broadcasts them."""
-        bodies = [pickle.dumps(item) for item in items]
-        rows = [
-            pa.RecordBatch.from_arrays([pa.array([number], pa.int32()), pa.array([body], pa.binary())], schema=_ROWS)
-            for number, body in enumerate(bodies)
-        ]
+        rows = _number_bodies([pickle.dumps(item) for item in items])
         with translate_spark_errors(self.activity), self._without_local_relations():
             # Each batch becomes a partition.
-            given = self.session.createDataFrame(pa.Table.from_batches(rows, _ROWS))
+            given = self.session.createDataFrame(pa.Table.from_batches(rows.to_batches(max_chunksize=1), _ROWS))
             return given.mapInArrow(partial(_map_bodies, task), schema)
 
     @contextmanager
     def _without_local_relations(self) -> Generator[None]:
         """Let Spark make an RDD of what it is given: it derives sizes from that of a local relation."""
-        before = self.session.conf.get(_LOCAL_RELATION)
-        self.session.conf.set(_LOCAL_RELATION, "0")
-        try:
-            yield
-        finally:
-            self.session.conf.set(_LOCAL_RELATION, cast(str, before))
+        # Two threads at once would take the other's setting for that of the user.
+        with _SETTING:
+            before = self.session.conf.get(_LOCAL_RELATION)
+            self.session.conf.set(_LOCAL_RELATION, "0")
+            try:
+                yield
+            finally:
+                self.session.conf.set(_LOCAL_RELATION, cast(str, before))
 
     def map_fragments(
         self, table: Table, groups: Sequence[Sequence[int]], task: FragmentTask, schema: str | StructType
@@ -139,6 +138,10 @@ class SparkExecutor:
         """Evaluate a DataFrame once and return its rows as Arrow, which takes far less memory than tuples."""
         with translate_spark_errors(self.activity):
             return frame.toArrow()
+
+
+def _number_bodies(bodies: Sequence[bytes]) -> pa.Table:
+    return pa.Table.from_arrays([pa.array(range(len(bodies)), pa.int32()), pa.array(bodies, pa.binary())], schema=_ROWS)
 
 
 # --------------------------------------------------------------------------------------------- on executors

@@ -145,10 +145,14 @@ class _GuardedConnection(_Protocol):
             # A request began, or its body goes on.
             self._stop_waiting()
             self._pending = 0
-        elif self._pending > HEADER_BYTES:
-            self._refuse(431)
-        else:
+        elif self._pending <= HEADER_BYTES:
             self._wait()
+        elif now is not None and now.more_body:
+            # The request is answered: a second answer to the rest of its body would be taken for that of the next one.
+            self._refused_at = self.loop.time()
+            self._linger(self._refused_at)
+        else:
+            self._refuse(431)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the time."""
