@@ -87,7 +87,7 @@ def test_parameters_are_json_or_text(omnigraph: Command) -> None:
         (("bfs", "-p", "source"), 2, "-p takes NAME=VALUE"),
         (("wcc", "--json", "--format", "csv"), 2, "--json and --format csv cannot be used together"),
         (("wcc", "--create"), 2, "need --write or --write-edge"),
-        (("wcc", "--write", "x", "--top", "3"), 2, "--top and --format are for rows"),
+        (("wcc", "--write", "x", "--format", "csv"), 2, "--format is for rows alone"),
         (("wcc", "--timeout", "0.000001"), 1, "not done in 1e-06 s"),
     ],
 )
@@ -119,6 +119,21 @@ def test_values_are_written_to_a_branch_and_their_state_is_told(omnigraph: Comma
     assert omnigraph(*words).code == 0
     again = omnigraph(*words)
     assert (again.code, "loaded before" in again.out) == (0, True)
+
+
+@pytest.mark.usefixtures("ports")
+def test_the_largest_values_are_shown_after_they_are_written(omnigraph: Command) -> None:
+    words = ("analyze", "degree", "--write", "degree", "--column", "out_degree", "--create", "--top", "1")
+    shown = omnigraph(*words)
+    assert shown.code == 0
+    assert shown.out.splitlines()[-2:] == ["type  id   in_degree  out_degree", "Port  rot          1           2"]
+    found = omnigraph(*words, "--json").json
+    assert found["rows"] == [{"type": "Port", "id": "rot", "in_degree": 1, "out_degree": 2}]
+    # The schema changed on main, so this is another source.
+    assert found["replayed"] is False
+    vectors = omnigraph("analyze", "embed_fastrp", "-p", "dimension=2", "--write", "v", "--create", "--top", "1")
+    assert (vectors.code, "have no order" in vectors.err) == (1, True)
+    assert "v:" not in omnigraph("schema", "show").out
 
 
 @pytest.mark.usefixtures("ports")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from omnigraph.cli.arguments import At, Message, Pairs, ReadBranch, read_parameters
-from omnigraph.cli.render.analytics import AlgorithmListing, AnalysisListing
+from omnigraph.cli.render.analytics import AlgorithmListing, AnalysisListing, WrittenResult
 from omnigraph.cli.render.query_rows import Format, QueryRows
-from omnigraph.cli.render.write import LoadSummary
 from omnigraph.cli.session import session_of
 from omnigraph.cli.spark_engine import start_spark
 
@@ -46,7 +45,7 @@ def analyze(
     pairs: Pairs = None,
     top: Annotated[
         int | None,
-        typer.Option("--top", metavar="N", min=0, help="Only the N largest values.", show_default=False),
+        typer.Option("--top", metavar="N", min=0, help="Show only the N largest values.", show_default=False),
     ] = None,
     property_: Annotated[
         str | None,
@@ -102,8 +101,8 @@ def analyze(
     is_written = property_ is not None or edge_type is not None
     if not is_written and (create or overwrite or column or from_ or message or target != "main"):
         raise typer.TyperException("--column, --to, --from, --create, --overwrite and -m need --write or --write-edge")
-    if is_written and (top is not None or form is not None):
-        raise typer.TyperException("--top and --format are for rows; --write shows none")
+    if is_written and form is not None:
+        raise typer.TyperException("--format is for rows alone; after --write, --top shows some as a table")
     if session.output.is_json and form not in (None, "json"):
         raise typer.TyperException(f"--json and --format {form} cannot be used together")
     # Imported here, because it brings Arrow along.
@@ -120,8 +119,9 @@ def analyze(
             on_spark = stack.enter_context(start_spark(graph)).analytics
             projection = on_spark.project(nodes, edges, weight=weight, direction=direction, branch=branch, at=at)
         result = run_algorithm(projection, algorithm, parameters)
+        largest = None if top is None else result.top(top, by=column)
         if not is_written:
-            session.output.show(QueryRows(result if top is None else result.top(top), form or "table"))
+            session.output.show(QueryRows(result if largest is None else largest, form or "table"))
             return 0
         loaded = result.write(
             property_,
@@ -133,7 +133,7 @@ def analyze(
             overwrite=overwrite,
             message=message,
         )
-        session.output.show(LoadSummary(loaded, checked=False))
+        session.output.show(WrittenResult(loaded, largest))
     return 0
 
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page
+from omnigraph.cli.render.query_rows import QueryRows
+from omnigraph.cli.render.write import LoadSummary
 from omnigraph.errors import Json
 
 if TYPE_CHECKING:
-    from omnigraph.analytics import Algorithm, Analysis
+    from omnigraph.analytics import Algorithm, Analysis, AnalyticsResult
+    from omnigraph.write.load import LoadResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +73,22 @@ class AnalysisListing(CommandResult):
             for each in self.analyses
         ]
         page.table(("written", "algorithm", "computed on", "state"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenResult(CommandResult):
+    """A result that was written, and its largest values if they were asked for."""
+
+    loaded: LoadResult
+    top: AnalyticsResult | None
+
+    def to_json(self) -> Mapping[str, Json]:
+        """The commit and its counts, and ``rows`` if there is a top."""
+        written = LoadSummary(self.loaded, checked=False).to_json()
+        return written if self.top is None else {**written, "rows": self.top.to_json()["rows"]}
+
+    def draw(self, page: Page) -> None:
+        """What was written, then the rows."""
+        LoadSummary(self.loaded, checked=False).draw(page)
+        if self.top is not None:
+            QueryRows(self.top, "table").draw(page)
