@@ -36,6 +36,9 @@ def load_warm_components(
     """
     node = _find_node(plan, property_)
     analysis = _find_analysis(manifest, snapshot, plan, f"{node}.{property_}")
+    if len(analysis.commit.parents) > 1:
+        # A merge, which may have brought only some of the values.
+        return _begin_anew("the commit that wrote them is gone")
     try:
         source = take_snapshot(manifest, str(analysis.provenance.projection["branch"]), analysis.source)
         written = take_snapshot(manifest, snapshot.branch, analysis.commit.id)

@@ -103,6 +103,13 @@ class Lineage:
         fits = pc.or_(pc.starts_with(ids, part), pc.ends_with(ids, part)).to_numpy(zero_copy_only=False)
         return [self._commit(int(index)) for index in np.flatnonzero(fits)]
 
+    def list_by_metadata(self, text: str) -> list[CommitRecord]:
+        """Return the commits whose row has some text in its JSON, newest first. No others are decoded."""
+        fits = pc.match_substring(self.rows.column("metadata"), text).to_numpy(zero_copy_only=False)
+        return sorted((self._commit(int(index)) for index in np.flatnonzero(fits)), key=lambda commit: commit.order)[
+            ::-1
+        ]
+
     def find_key(self, digest: str, since: int) -> CommitRecord | None:
         """Return the commit of a key, if it was made since a time in microseconds."""
         found = self._keyed.positions.get(digest)

@@ -222,6 +222,28 @@ def test_what_was_merged_is_written_on_the_other_branch_too(graph: Graph) -> Non
     assert [each.is_stale for each in graph.analyses("july")] == [False]
 
 
+def test_what_was_merged_is_known_when_its_branch_is_gone(graph: Graph) -> None:
+    ports = graph.analytics.project(["Port"], ["Leg"])
+    graph.create_branch("stage")
+    first = ports.pagerank().write("score", branch="review", from_="main")
+    ports.degree().write("size", branch="review", overwrite=True)
+    graph.merge("review", into="stage", message="ranks\n\nas agreed", delete_branch=True)
+    merge = graph.merge("stage", delete_branch=True).commit
+    assert merge is not None
+    assert (merge.message or "").startswith("merge branch 'stage' into 'main'\n\nMerged: ")
+    found = graph.analyses()
+    assert [(each.written, each.is_stale) for each in found] == [(("Port.size",), False), (("Port.score",), False)]
+    assert [each.commit for each in found] == [merge, merge]
+    assert [each.provenance for each in found] == [ports.degree().provenance, ports.pagerank().provenance]
+    assert found[1].source == (first.commit.parents[0] if first.commit else None)
+    # No person wrote these values; a merge brings only what is new.
+    graph.load([{"edge": "Leg", "from": "lis", "to": "osl"}])
+    ports.pagerank().write("score", branch="july", from_="main")
+    assert (graph.merge("july").commit or merge).message == (graph.commits(limit=1)[0].message)
+    assert (graph.commits(limit=1)[0].message or "").count("Merged: ") == 1
+    assert graph.analyses()[0].commit == graph.commits("july", limit=1)[0]
+
+
 def test_messages_of_people_are_no_analyses(graph: Graph) -> None:
     lines = [
         "Algorithm: x",

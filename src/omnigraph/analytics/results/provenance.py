@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, cast
+from typing import Final
 
 import orjson
 import pyarrow as pa
 
 from omnigraph.errors import HistoryGone, Json, NotFound
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
+from omnigraph.manifest.analysis_trailers import AnalysisTrailers, list_trailers
 from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.history import Commit, list_ancestry
-from omnigraph.manifest.references import take_snapshot
+from omnigraph.manifest.history import Commit, to_commit
+from omnigraph.manifest.references import find_commit, take_snapshot
+from omnigraph.manifest.rows import CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes import compare_values, read_changes
 from omnigraph.read.rows import value_columns_of
 from omnigraph.storage.columns import column_of
-
-_NAMES: Final = ("Algorithm", "Parameters", "Projection", "Source", "Engine", "Version", "Written")
-"""The trailers, one on each line at the end of a message."""
-
 
 _ENDS: Final = ("src", "dst")
 
@@ -49,6 +47,7 @@ class Analysis:
     """A result that was written to a branch, read back from its commit."""
 
     commit: Commit
+    """The commit that wrote it; the merge that brought it if its branch was deleted since."""
     provenance: Provenance
     source: str
     """The commit that it was computed on."""
@@ -74,31 +73,14 @@ class Analysis:
         }
 
 
-def write_trailers(message: str | None, provenance: Provenance, source: str, written: Iterable[str]) -> str:
+def write_trailers(message: str | None, provenance: Provenance, source: str, written: Sequence[str]) -> str:
     """Return the message of a commit with the trailers below it."""
-    values = {
-        "Algorithm": provenance.algorithm,
-        "Parameters": _dump(provenance.parameters),
-        "Projection": _dump(provenance.projection),
-        "Source": source,
-        "Engine": provenance.engine,
-        "Version": provenance.version,
-        "Written": ", ".join(written),
-    }
-    title = message or f"{provenance.algorithm}: {values['Written']}"
-    return "\n".join([title, "", *(f"{name}: {values[name]}" for name in _NAMES)])
-
-
-def _dump(value: Mapping[str, Json]) -> str:
-    return orjson.dumps(value).decode()
-
-
-def read_trailers(message: str | None) -> dict[str, str] | None:
-    """Return the trailers of a message; None if it does not end with all of them."""
-    lines = (message or "").rsplit("\n", len(_NAMES))[1:]
-    parts = [line.partition(": ") for line in lines]
-    found = {name: value for name, _, value in parts}
-    return found if tuple(found) == _NAMES else None
+    made = provenance
+    trailers = AnalysisTrailers(
+        "", made.algorithm, made.parameters, made.projection, source, made.engine, made.version, tuple(written)
+    )
+    title = message or f"{made.algorithm}: {', '.join(written)}"
+    return f"{title}\n\n{trailers.to_text()}"
 
 
 # --------------------------------------------------------------------------------------------- the analyses of a branch
@@ -106,44 +88,35 @@ def read_trailers(message: str | None) -> dict[str, str] | None:
 
 def list_analyses(manifest: Manifest, branch: str) -> list[Analysis]:
     """Return the newest analysis of everything that was written on a branch, or merged into it, newest first."""
-    return [
-        Analysis(commit, parsed, source, tuple(written), _is_stale(manifest, commit, parsed, source, written))
-        for commit, parsed, source, written in _read_analyses(manifest, branch)
-    ]
+    found: list[Analysis] = []
+    for record, told in list_trailers(manifest.view(branch, with_lineage=True).history):
+        commit = to_commit(_find_writer(manifest, branch, record, told.commit_id))
+        made = Provenance(told.algorithm, told.parameters, told.projection, told.engine, told.version)
+        found.append(
+            Analysis(
+                commit, made, told.source, told.written, _is_stale(manifest, commit, made, told.source, told.written)
+            )
+        )
+    return found
 
 
 def list_written(manifest: Manifest, branch: str) -> set[str]:
     """Return the properties and edge types that analyses of a branch, or merged into it, wrote."""
-    return {name for *_, written in _read_analyses(manifest, branch) for name in written}
+    history = manifest.view(branch, with_lineage=True).history
+    return {name for _, told in list_trailers(history) for name in told.written}
 
 
-def _read_analyses(manifest: Manifest, branch: str) -> Iterator[tuple[Commit, Provenance, str, list[str]]]:
-    """Yield the commit, the provenance, the source and what was written of each such analysis, newest first."""
-    seen: set[str] = set()
-    # What was merged is written on this branch too.
-    for commit in list_ancestry(manifest, branch, None):
-        trailers = read_trailers(commit.message)
-        parsed = None if trailers is None else _parse_trailers(trailers)
-        if trailers is None or parsed is None or seen.issuperset(written := trailers["Written"].split(", ")):
-            continue
-        seen.update(written)
-        yield commit, parsed, trailers["Source"], written
-
-
-def _parse_trailers(trailers: Mapping[str, str]) -> Provenance | None:
-    """Read back what was written; None if a person wrote something like it."""
-    try:
-        parameters = cast("Json", orjson.loads(trailers["Parameters"]))
-        projection = cast("Json", orjson.loads(trailers["Projection"]))
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(parameters, dict) or not isinstance(projection, dict):
-        return None
-    return Provenance(trailers["Algorithm"], parameters, projection, trailers["Engine"], trailers["Version"])
+def _find_writer(manifest: Manifest, branch: str, record: CommitRecord, commit_id: str) -> CommitRecord:
+    """Return the commit that wrote a result; the merge that brought it if its branch was deleted since."""
+    if record.id == commit_id:
+        return record
+    with suppress(NotFound):
+        return find_commit(manifest, branch, commit_id)
+    return record
 
 
 def _is_stale(
-    manifest: Manifest, commit: Commit, provenance: Provenance, source: str, written: list[str]
+    manifest: Manifest, commit: Commit, provenance: Provenance, source: str, written: Sequence[str]
 ) -> bool | None:
     """Whether the rows that a projection looks at are others on its branch now than where it was computed.
 
@@ -164,7 +137,9 @@ def _list_tables(projection: Mapping[str, Json]) -> Iterator[str]:
             yield TableKey.of(kind, str(name))
 
 
-def _has_changed(key: str, then: Snapshot, now: Snapshot, projection: Mapping[str, Json], written: list[str]) -> bool:
+def _has_changed(
+    key: str, then: Snapshot, now: Snapshot, projection: Mapping[str, Json], written: Sequence[str]
+) -> bool:
     before, after = then.catalog().find_type(key), now.catalog().find_type(key)
     if before is None or after is None:
         return True
@@ -181,7 +156,7 @@ def _has_changed(key: str, then: Snapshot, now: Snapshot, projection: Mapping[st
     )
 
 
-def _list_columns(type_: NodeType | EdgeType, projection: Mapping[str, Json], written: list[str]) -> list[str]:
+def _list_columns(type_: NodeType | EdgeType, projection: Mapping[str, Json], written: Sequence[str]) -> list[str]:
     """Return the columns whose values matter: the ends and the weight of an edge, or all if there is a filter."""
     filters = projection.get("filters")
     if isinstance(filters, dict) and not {type_.name, str(type_.table_key)}.isdisjoint(filters):

@@ -22,9 +22,11 @@ from omnigraph.errors import (
     ParameterError,
 )
 from omnigraph.language.schema import Schema, split_by_kind
+from omnigraph.manifest.analysis_trailers import AnalysisTrailers, append_merged, list_trailers
 from omnigraph.manifest.branches import delete_branch, refuse_dependents
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
+from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.references import (
     Reference,
     find_commit,
@@ -124,10 +126,11 @@ def merge(
         # Before anything is changed: who wants both should not get half of it.
         refuse_dependents(manifest, branch)
     description = str(source) if branch is None else f"branch '{branch}'"
+    message = commit_options.message or f"merge {description} into '{commit_options.branch}'"
     commit_options = replace(
         commit_options,
         schema_ir_hash=schema.hash,
-        message=commit_options.message or f"merge {description} into '{commit_options.branch}'",
+        message=append_merged(message, _list_brought(manifest, merged, commit_options.branch)),
         merged_parent=merged.commit.id,
     )
     operation = MergeOperation(
@@ -233,6 +236,7 @@ class _MergeSource:
 
     commit: CommitRecord
     snapshot: Snapshot
+    history: Lineage
     branch: str | None
     """The name of the branch if the source was given as a branch."""
 
@@ -253,9 +257,19 @@ def _capture_source(manifest: Manifest, source: Reference, into: str, *, dry_run
         if resolved.commit is None:
             raise NotFound(f"there is no commit at '{source}' to merge")
         snapshot = take_snapshot(manifest, resolved.branch, None if branch else resolved.commit.id)
+        history = manifest.view(resolved.branch, with_lineage=True).history
         if branch is None or snapshot.commit is None:
-            return _MergeSource(resolved.commit, snapshot, branch)
-        return _MergeSource(find_commit(manifest, branch, snapshot.commit.id), snapshot, branch)
+            return _MergeSource(resolved.commit, snapshot, history, branch)
+        return _MergeSource(find_commit(manifest, branch, snapshot.commit.id), snapshot, history, branch)
+
+
+def _list_brought(manifest: Manifest, merged: _MergeSource, into: str) -> list[AnalysisTrailers]:
+    """Return where the results of algorithms come from that the source has and the target does not know."""
+    theirs = [each for _, each in list_trailers(merged.history, merged.commit)]
+    if not theirs:
+        return []
+    known = {each.commit_id for _, each in list_trailers(manifest.view(into, with_lineage=True).history)}
+    return [each for each in theirs if each.commit_id not in known]
 
 
 def _explain_gone(manifest: Manifest, merged: _MergeSource, gone: HistoryGone) -> OmniGraphError:

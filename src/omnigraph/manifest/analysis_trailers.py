@@ -1,0 +1,103 @@
+"""The lines at the end of a commit message that say from where the result of an algorithm comes.
+
+A merge repeats those of the results that it brings, because the commits of a branch are gone once it is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+import orjson
+
+from omnigraph.errors import Json
+from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.rows import CommitRecord
+
+_NAMES: Final = ("Algorithm", "Parameters", "Projection", "Source", "Engine", "Version", "Written")
+_MERGED: Final = "Merged"
+"""In the message of a merge: the commit that wrote the result."""
+_MARK: Final = r"\nWritten: "
+"""How such a message looks in the JSON of its row."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisTrailers:
+    """Where one result comes from, and the commit that wrote it."""
+
+    commit_id: str
+    algorithm: str
+    parameters: Mapping[str, Json]
+    projection: Mapping[str, Json]
+    source: str
+    """The commit that it was computed on."""
+    engine: str
+    version: str
+    written: tuple[str, ...]
+    """What was written, such as ``Port.rank``."""
+
+    def to_text(self) -> str:
+        """Return the lines."""
+        parameters, projection = (orjson.dumps(each).decode() for each in (self.parameters, self.projection))
+        written = ", ".join(self.written)
+        values = (self.algorithm, parameters, projection, self.source, self.engine, self.version, written)
+        return "\n".join(f"{name}: {value}" for name, value in zip(_NAMES, values, strict=True))
+
+
+def append_merged(message: str, merged: Iterable[AnalysisTrailers]) -> str:
+    """Return the message of a merge with the trailers of what it brings."""
+    return "\n\n".join([message, *(f"{_MERGED}: {each.commit_id}\n{each.to_text()}" for each in merged)])
+
+
+def list_trailers(
+    history: Lineage, upto: CommitRecord | None = None
+) -> Iterator[tuple[CommitRecord, AnalysisTrailers]]:
+    """Yield the newest result of everything that was written or merged, until a commit: newest first.
+
+    Only the commits that may have trailers are decoded.
+    """
+    seen: set[str] = set()
+    for commit in history.list_by_metadata(_MARK):
+        if upto is not None and commit.order > upto.order:
+            continue
+        for found in _read_trailers(commit):
+            if not seen.issuperset(found.written):
+                seen.update(found.written)
+                yield commit, found
+
+
+def _read_trailers(commit: CommitRecord) -> list[AnalysisTrailers]:
+    """Return the trailers at the end of a message: one paragraph, or in a merge one for each result."""
+    found: list[AnalysisTrailers] = []
+    for paragraph in reversed((commit.message or "").split("\n\n")[1:]):
+        parsed = _parse_trailers(paragraph, commit)
+        if parsed is None:
+            break
+        found.append(parsed)
+    return found[::-1]
+
+
+def _parse_trailers(paragraph: str, commit: CommitRecord) -> AnalysisTrailers | None:
+    """Return what a paragraph says; None if a person wrote something like it."""
+    values = {name: value for name, _, value in (line.partition(": ") for line in paragraph.split("\n"))}
+    commit_id = values.pop(_MERGED, commit.id)
+    if tuple(values) != _NAMES:
+        return None
+    try:
+        parameters = cast("Json", orjson.loads(values["Parameters"]))
+        projection = cast("Json", orjson.loads(values["Projection"]))
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(parameters, dict) or not isinstance(projection, dict):
+        return None
+    return AnalysisTrailers(
+        commit_id,
+        values["Algorithm"],
+        parameters,
+        projection,
+        values["Source"],
+        values["Engine"],
+        values["Version"],
+        tuple(values["Written"].split(", ")),
+    )
