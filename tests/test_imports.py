@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,19 @@ import omnigraph as og
 HEAVY = {"lance", "datafusion", "pandas", "pyspark", "py4j", "scipy", "obstore", "httpx"}
 EXAMPLE = Path(__file__).parent.parent / "examples" / "evidence"
 
+UNUSED_BY_QUERIES = [
+    "omnigraph.language.schema.ast",
+    "omnigraph.language.schema.parser",
+    "omnigraph.language.schema.steps",
+    "omnigraph.language.query.lint_report",
+    "omnigraph.language.layout",
+    "omnigraph.read.explain",
+    "omnigraph.write.commit.operation",
+    "omnigraph.write.commit.section",
+    "omnigraph.write.load",
+    "omnigraph.write.merge",
+    "omnigraph.maintain.cleanup",
+]
 # The child says on stderr what it has imported: stdout belongs to the command.
 CHILD = """
 import json, sys
@@ -79,12 +93,19 @@ def test_a_command_imports_only_what_it_uses(tmp_path: Path) -> None:
     words = ["-g", str(tmp_path / "g.og"), "query", "-e", "query q() { match { $a: A  $a e $b } return { $b.x } }"]
     code = (
         f"from omnigraph.cli.app import main\nassert main({words}) == 0\n"
-        "rooms = ('omnigraph.write.merge', 'omnigraph.write.load', 'omnigraph.maintain.cleanup')\n"
-        "assert not [name for name in rooms if name in sys.modules], sorted(sys.modules)\n"
+        f"assert not [name for name in {UNUSED_BY_QUERIES} if name in sys.modules], sorted(sys.modules)\n"
         "import pandas"
     )
     assert imported_by(code) & HEAVY == {"lance", "obstore", "pandas"}
     assert imported_by(code.replace("import pandas", "")) & HEAVY == {"lance", "obstore"}
+
+
+@pytest.mark.parametrize("package", ["omnigraph.language.schema", "omnigraph.language.query", "omnigraph.write.commit"])
+def test_a_package_that_imports_late_has_all_its_names(package: str) -> None:
+    door = import_module(package)
+    assert [name for name in door.__all__ if not hasattr(door, name)] == []
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = door.nothing
 
 
 def test_a_process_that_only_writes_rows_imports_no_search(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -19,6 +19,21 @@ class LateModule(ModuleType):
 
     def __getattr__(self, name: str) -> object:
         return getattr(import_module(self.__name__), name)
+
+
+def import_late(package: str, names_by_module: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
+    """Return the ``__getattr__`` of a package that imports some of its modules when one of their names is used."""
+    modules = {name: module for module, names in names_by_module.items() for name in names}
+
+    def find(name: str) -> object:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{package}.{modules[name]}"), name)
+        # The next use does not come here.
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return find
 
 
 @contextmanager

@@ -25,14 +25,15 @@ from omnigraph.read.memory import MemoryLimit
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.location import locate
 from omnigraph.storage.locks import LockKind
-from omnigraph.write import commit
 
 if TYPE_CHECKING:
     from omnigraph import policy as policies
     from omnigraph.read import search
+    from omnigraph.write import commit
 else:
     policies = LateModule("omnigraph.policy")
     search = LateModule("omnigraph.read.search")
+    commit = LateModule("omnigraph.write.commit")
 
 StorageOptions: TypeAlias = Mapping[str, str] | None
 

@@ -18,15 +18,16 @@ from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.write import commit
 
 if TYPE_CHECKING:
     from omnigraph.read import changes
     from omnigraph.read.changes import ChangeBlock, Changes, Diff, EntityRevision
     from omnigraph.read.rows import Key
+    from omnigraph.write import commit
 else:
     # Most processes use a few verbs: the rooms of the others need not be imported.
     changes = LateModule("omnigraph.read.changes")
+    commit = LateModule("omnigraph.write.commit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import observe_timeouts
 from omnigraph.graph.base import GraphBase
+from omnigraph.late_imports import LateModule
 from omnigraph.manifest import branches, references, tags
 from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.tags import Tag
-from omnigraph.write import commit
+
+if TYPE_CHECKING:
+    from omnigraph.write import commit
+else:
+    commit = LateModule("omnigraph.write.commit")
 
 
 @observe_timeouts

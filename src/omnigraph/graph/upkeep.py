@@ -14,8 +14,6 @@ from omnigraph.late_imports import LateModule
 from omnigraph.manifest import settings as stored_settings
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.settings import GraphSettings
-from omnigraph.write import commit
-from omnigraph.write.commit import Recovery
 from omnigraph.write.executor import LOCAL, Executor
 
 if TYPE_CHECKING:
@@ -25,7 +23,8 @@ if TYPE_CHECKING:
     from omnigraph.maintain.optimize import Optimized
     from omnigraph.maintain.repair import Repaired
     from omnigraph.maintain.verify import Verified
-    from omnigraph.write import indexes
+    from omnigraph.write import commit, indexes
+    from omnigraph.write.commit import Recovery
     from omnigraph.write.indexes import IndexReport
 else:
     # Most processes use a few verbs: the rooms of the others need not be imported.
@@ -37,6 +36,7 @@ else:
     upkeep = LateModule("omnigraph.maintain.upkeep")
     verify = LateModule("omnigraph.maintain.verify")
     indexes = LateModule("omnigraph.write.indexes")
+    commit = LateModule("omnigraph.write.commit")
 
 
 @observe_timeouts

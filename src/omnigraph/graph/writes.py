@@ -10,19 +10,17 @@ from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
 from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
 from omnigraph.graph.base import GraphBase
-from omnigraph.language.schema import MigrationPlan
 from omnigraph.language.source import Source
 from omnigraph.late_imports import LateModule
 from omnigraph.manifest import handle
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.memory import MemoryLimit
-from omnigraph.write import commit
-from omnigraph.write.commit import CommitOptions
 
 if TYPE_CHECKING:
+    from omnigraph.language.schema import MigrationPlan
     from omnigraph.spark import engine_choice
-    from omnigraph.write import embed, evolve, mutation
+    from omnigraph.write import commit, embed, evolve, mutation
     from omnigraph.write import load as loads
     from omnigraph.write import merge as merges
     from omnigraph.write.embed import EmbedResult
@@ -38,6 +36,7 @@ else:
     loads = LateModule("omnigraph.write.load")
     merges = LateModule("omnigraph.write.merge")
     mutation = LateModule("omnigraph.write.mutation")
+    commit = LateModule("omnigraph.write.commit")
 
 
 @observe_timeouts
@@ -78,7 +77,9 @@ class WriteVerbs(GraphBase):
         self._ask("change", actor, branch=branch)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "mutate", branch, str(source), name, params)
-        options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
+        options = commit.CommitOptions(
+            branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key
+        )
         matching = self._query_options(memory)
         return mutation.retry_on_conflict(
             lambda: mutation.mutate(self._manifest, source, name, params, options, matching), retries
@@ -110,7 +111,9 @@ class WriteVerbs(GraphBase):
         self._ask("change", actor, branch=branch)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "transaction", branch)
-        options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
+        options = commit.CommitOptions(
+            branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key
+        )
         return mutation.Transaction(self._manifest, self.schema, options, self._query_options())
 
     def load(
@@ -170,7 +173,7 @@ class WriteVerbs(GraphBase):
         actor = actor or self.actor
         named = str(source) if isinstance(source, str | Path) else ""
         write_key = commit.resolve_key(key, actor, "load", branch, mode, on_error, str(from_branch), named)
-        commit_options = CommitOptions(
+        commit_options = commit.CommitOptions(
             branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key
         )
         return engine_choice.run_load(self._manifest, self.schema, given, load_options, commit_options)
@@ -200,7 +203,7 @@ class WriteVerbs(GraphBase):
         self._ask("change", actor, branch=branch)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "embed", branch, type_name, changed_since)
-        options = CommitOptions(branch, actor=actor, key=write_key)
+        options = commit.CommitOptions(branch, actor=actor, key=write_key)
         return embed.embed(
             self._manifest,
             self.schema,
@@ -243,7 +246,7 @@ class WriteVerbs(GraphBase):
                 self._ask("branch_delete", actor, target_branch=str(source))
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "merge", str(source), into, by, prefer, str(resolve))
-        options = CommitOptions(into, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
+        options = commit.CommitOptions(into, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
         merge_options = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
         return merges.merge(self._manifest, self.schema, source, merge_options, options)
 
@@ -278,7 +281,9 @@ class WriteVerbs(GraphBase):
             self._ask("change", actor, branch=branch)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "revert", str(ref), branch, side, by, prefer, str(resolve))
-        options = CommitOptions(branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
+        options = commit.CommitOptions(
+            branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key
+        )
         merge_options = merges.MergeOptions(by, prefer, resolve, dry_run)
         return merges.revert(self._manifest, self.schema, ref, side, merge_options, options)
 
@@ -320,5 +325,5 @@ class WriteVerbs(GraphBase):
         change_options = evolve.SchemaChangeOptions(allow_data_loss, rewrite_ids)
         actor = actor or self.actor
         write_key = commit.resolve_key(key, actor, "apply_schema", str(source), allow_data_loss, rewrite_ids)
-        options = CommitOptions(MAIN, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
+        options = commit.CommitOptions(MAIN, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key)
         return evolve.apply_schema(self._manifest, source, change_options, options)

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from importlib.util import cache_from_source
 from pathlib import Path
+from pkgutil import get_data
 from typing import Generic, TypeVar, cast
 
 import lark
@@ -115,7 +115,8 @@ def load_lark(package: str, transformer: Transformer[Token, object] | None) -> L
     Without a transformer it returns the concrete syntax tree, which has every token. The parse tables are computed
     once, and kept beside the compiled modules of the package, as they are.
     """
-    grammar = files(package).joinpath("grammar.lark").read_text("utf-8")
+    # Not importlib.resources, which imports ten modules more; Lark imports pkgutil anyway.
+    grammar = (get_data(package, "grammar.lark") or b"").decode()
     is_concrete = transformer is None
     kept = _choose_tables_file(package, f"{grammar}{'with all tokens' if is_concrete else ''}")
     try:

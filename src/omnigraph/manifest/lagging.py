@@ -17,11 +17,8 @@ from omnigraph.language.schema import (
     EdgeType,
     NodeType,
     Property,
-    RenameProperty,
-    RenameType,
     Schema,
     TableKey,
-    plan_migration,
 )
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
@@ -127,6 +124,9 @@ def _follow_schemas(schemas: list[Schema]) -> SchemaLag:
 
 def _apply_migration(origins: Mapping[str, TableOrigin], old: Schema, new: Schema) -> Iterator[tuple[str, TableOrigin]]:
     """Yield the origins one schema later."""
+    # Late imports: most tables do not lag.
+    from omnigraph.language.schema import RenameProperty, RenameType, plan_migration
+
     steps = plan_migration(old.ir, new.ir).steps
     types = {s.new_key: s.old_key for s in steps if isinstance(s, RenameType)}
     names = {(s.table_key, s.to): s.from_ for s in steps if isinstance(s, RenameProperty)}

@@ -27,7 +27,6 @@ from omnigraph.manifest.references import Reference, take_snapshot
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.context import QueryContext
 from omnigraph.read.estimate import TableSizes
-from omnigraph.read.explain import explain_plan
 from omnigraph.read.frames import EvaluationContext, QueryTables, Strategy, shared_cache
 from omnigraph.read.memory import QueryMemory, shared_pool
 from omnigraph.read.profile import Profile, ProfileRecorder
@@ -179,6 +178,9 @@ def explain_query(
     snapshot = take_snapshot(manifest, branch, at)
     compiled, query = _plan_match(manifest, snapshot, request, options or QueryOptions())
     mutation = compiled.typed if isinstance(compiled.typed, TypedMutation) else None
+    # A late import: few queries are explained.
+    from omnigraph.read.explain import explain_plan
+
     return explain_plan(query.plan, query.context, mutation)
 
 

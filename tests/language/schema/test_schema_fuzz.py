@@ -17,8 +17,8 @@ from omnigraph.language.schema import (
     parse_schema,
     plan_migration,
 )
-from omnigraph.language.schema.ir import build_ir
 from omnigraph.language.schema.parser import parse_schema_text
+from omnigraph.language.schema.syntax_to_ir import build_ir
 from omnigraph.language.source import Source
 from tests.language.schema.schema_printer import print_schema
 from tests.language.schema.schema_strategies import broken, budget, schema_files

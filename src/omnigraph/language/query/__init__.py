@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from omnigraph.errors import NotFound, Problem, QueryError
 from omnigraph.language.query.ast import (
@@ -23,11 +23,7 @@ from omnigraph.language.query.ast import (
     QueryDocument,
     TextFunction,
 )
-from omnigraph.language.query.broken_queries import BrokenQuery, find_broken_queries
 from omnigraph.language.query.check import check_query
-from omnigraph.language.query.descriptor import describe_operation
-from omnigraph.language.query.lint import lint_queries
-from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
 from omnigraph.language.query.parameters import (
     ValueChecks,
     bind_parameters,
@@ -47,7 +43,6 @@ from omnigraph.language.query.plan import (
     walk_expression,
     walk_plan,
 )
-from omnigraph.language.query.query_layout import format_queries
 from omnigraph.language.query.typed_statements import (
     AssignedValue,
     DeleteBound,
@@ -99,10 +94,43 @@ from omnigraph.language.query.typed_tree import (
     TypedRead,
     TypeName,
 )
-from omnigraph.language.query.vocabulary import Vocabulary, list_vocabulary
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.source import Source, read_source, suggest_similar
 from omnigraph.language.values import ConstantValue
+from omnigraph.late_imports import import_late
+
+if TYPE_CHECKING:
+    from omnigraph.language.query.broken_queries import BrokenQuery, find_broken_queries
+    from omnigraph.language.query.descriptor import describe_operation
+    from omnigraph.language.query.lint import lint_queries
+    from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
+    from omnigraph.language.query.query_layout import format_queries
+    from omnigraph.language.query.vocabulary import Vocabulary, list_vocabulary
+else:
+    # A query that is run needs no reports, layout or descriptions.
+    __getattr__ = import_late(
+        __name__,
+        {
+            "broken_queries": (
+                "BrokenQuery",
+                "find_broken_queries",
+            ),
+            "descriptor": ("describe_operation",),
+            "lint": ("lint_queries",),
+            "lint_report": (
+                "LintFinding",
+                "LintReport",
+                "QueryLint",
+                "SchemaSource",
+                "Severity",
+            ),
+            "query_layout": ("format_queries",),
+            "vocabulary": (
+                "Vocabulary",
+                "list_vocabulary",
+            ),
+        },
+    )
 
 __all__ = [
     "SYNTAX_CODE",

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omnigraph.errors import Problem, SchemaError
-from omnigraph.language.schema import ast
 from omnigraph.language.schema.catalog import (
     Cardinality,
     Catalog,
@@ -22,7 +22,6 @@ from omnigraph.language.schema.catalog import (
     Property,
     RangeRule,
 )
-from omnigraph.language.schema.check import SYSTEM_COLUMNS, check_file
 from omnigraph.language.schema.codes import PROBLEM_CODES, STRICTER_THAN_0_8, SYNTAX
 from omnigraph.language.schema.defaults import parse_default
 from omnigraph.language.schema.identity import TableKey, split_by_kind, table_directory
@@ -33,38 +32,76 @@ from omnigraph.language.schema.ir import (
     SchemaIR,
     TypeKind,
     build_catalog,
-    build_ir,
 )
 from omnigraph.language.schema.ir_json import decode_ir, encode_ir, encode_state, hash_ir
-from omnigraph.language.schema.migration import REQUIRED_WITHOUT_DEFAULT, plan_migration
-from omnigraph.language.schema.parser import parse_schema_text
-from omnigraph.language.schema.property_insertion import declare_property
-from omnigraph.language.schema.schema_layout import format_schema
-from omnigraph.language.schema.steps import (
-    AddConstraint,
-    AddProperty,
-    AddType,
-    ChangeCardinality,
-    DropConstraint,
-    DropMode,
-    DropProperty,
-    DropType,
-    ExtendEnum,
-    MigrationPlan,
-    MigrationStep,
-    NarrowEnum,
-    PropertyStep,
-    RelaxProperty,
-    RenameProperty,
-    RenameType,
-    RequireProperty,
-    Tier,
-    UnsupportedChange,
-    UpdatePropertyMetadata,
-    UpdateTypeMetadata,
-    WidenProperty,
-)
 from omnigraph.language.source import Source, read_source
+from omnigraph.late_imports import import_late
+
+if TYPE_CHECKING:
+    from omnigraph.language.schema import ast
+    from omnigraph.language.schema.check import SYSTEM_COLUMNS
+    from omnigraph.language.schema.migration import REQUIRED_WITHOUT_DEFAULT, plan_migration
+    from omnigraph.language.schema.property_insertion import declare_property
+    from omnigraph.language.schema.schema_layout import format_schema
+    from omnigraph.language.schema.steps import (
+        AddConstraint,
+        AddProperty,
+        AddType,
+        ChangeCardinality,
+        DropConstraint,
+        DropMode,
+        DropProperty,
+        DropType,
+        ExtendEnum,
+        MigrationPlan,
+        MigrationStep,
+        NarrowEnum,
+        PropertyStep,
+        RelaxProperty,
+        RenameProperty,
+        RenameType,
+        RequireProperty,
+        Tier,
+        UnsupportedChange,
+        UpdatePropertyMetadata,
+        UpdateTypeMetadata,
+        WidenProperty,
+    )
+else:
+    # A graph that is opened has its schema as IR: it needs no parser, no checks and no migrations.
+    __getattr__ = import_late(
+        __name__,
+        {
+            "check": ("SYSTEM_COLUMNS",),
+            "migration": ("REQUIRED_WITHOUT_DEFAULT", "plan_migration"),
+            "property_insertion": ("declare_property",),
+            "schema_layout": ("format_schema",),
+            "steps": (
+                "AddConstraint",
+                "AddProperty",
+                "AddType",
+                "ChangeCardinality",
+                "DropConstraint",
+                "DropMode",
+                "DropProperty",
+                "DropType",
+                "ExtendEnum",
+                "MigrationPlan",
+                "MigrationStep",
+                "NarrowEnum",
+                "PropertyStep",
+                "RelaxProperty",
+                "RenameProperty",
+                "RenameType",
+                "RequireProperty",
+                "Tier",
+                "UnsupportedChange",
+                "UpdatePropertyMetadata",
+                "UpdateTypeMetadata",
+                "WidenProperty",
+            ),
+        },
+    )
 
 __all__ = [
     "PROBLEM_CODES",
@@ -157,6 +194,8 @@ def parse_schema(source: str | Path | Source, *, tolerated: Collection[str] = ()
     errors = [problem for problem in problems if problem.code not in tolerated]
     if file is None or errors:
         raise SchemaError(errors or problems)
+    from omnigraph.language.schema.syntax_to_ir import build_ir
+
     ir = build_ir(file)
     return Schema(text, ir, hash_ir(ir), build_catalog(ir), tuple(problems))
 
@@ -167,6 +206,9 @@ def check_schema(source: str | Path | Source) -> list[Problem]:
 
 
 def _read_and_check(source: str | Path | Source) -> tuple[str, ast.SchemaFile | None, list[Problem]]:
+    from omnigraph.language.schema.check import check_file
+    from omnigraph.language.schema.parser import parse_schema_text
+
     found = source if isinstance(source, Source) else read_source(source, ".pg")
     if isinstance(found, Problem):
         return "", None, [replace(found, code=SYNTAX)]

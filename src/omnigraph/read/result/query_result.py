@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
@@ -167,11 +166,15 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the first rows as an HTML table, for notebooks."""
+        # A late import: only notebooks ask for it.
+        from html import escape
+
         first = next(self.batches(_SHOWN_ROWS + 1), None)
         rows = [] if first is None else to_json_rows(first)
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         body = "".join(
-            f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row.values())}</tr>" for row in rows[:_SHOWN_ROWS]
+            f"<tr>{''.join(f'<td>{escape(_shorten(value))}</td>' for value in row.values())}</tr>"
+            for row in rows[:_SHOWN_ROWS]
         )
         more = f"the first {_SHOWN_ROWS} rows" if len(rows) > _SHOWN_ROWS else f"{len(rows)} rows"
         return f"<table><caption>{escape(self.query_name)}: {more}</caption><tr>{head}</tr>{body}</table>"
@@ -198,6 +201,6 @@ class Result:
         yield from waiting.combine_chunks().to_batches()
 
 
-def _cell(value: Json) -> str:
+def _shorten(value: Json) -> str:
     text = "" if value is None else str(value)
-    return escape(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
