@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import OmniGraphError, ParameterError, StorageError, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark import engine_choice
+from omnigraph.spark import engine_choice, sized_frames
+from omnigraph.spark.load import incoming_rows
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of
 from tests.selection import daily
@@ -30,6 +32,8 @@ node Person { name: String @key  age: I32?  born: Date?  tags: [String]? }
 node Stop { line: String  seq: I32  name: String?  @key(line, seq) }
 edge Knows: Person -> Person { since: Date? }
 edge Visits: Person -> Stop
+node Shape { name: String @key  at: DateTime?  made: DateTime?  sizes: [F64]?  place: Vector(2)?  look: String? }
+edge Near: Shape -> Shape
 """
 PEOPLE = [
     {"name": f"p{number}", "age": number, "born": "1983-02-28", "tags": json.dumps([f"t{number}"])}
@@ -160,6 +164,89 @@ def test_files_with_other_columns_are_read_by_their_own_names_on_spark(folder: P
     here, there = load_both(folder, nodes={"Person": files}, ignore={"Person": ["extra"]})
     assert here == there
     assert len(there["Person"]) == 5
+
+
+def write_shapes() -> None:
+    """Shapes and what is near them, in two files of several row groups, one of which has timestamps of 96 bits."""
+    Path("shapes/more").mkdir(parents=True)
+    times = [None, datetime(9999, 12, 31, 23), datetime(2024, 2, 29, 12), datetime(1, 1, 1)]
+    for start, name in ((0, "shapes/a.parquet"), (40, "shapes/more/b.parquet")):
+        numbers = range(start, start + 40)
+        table = pa.table(
+            {
+                "title": [f"s{number}" for number in numbers],
+                "at": pa.array([times[number % 4] for number in numbers], pa.timestamp("us")),
+                "made": pa.array([number * 10**9 for number in numbers], pa.timestamp("ns", "Europe/Berlin")),
+                "sizes": [None if number % 3 else [number / 2, 1.0] for number in numbers],
+                "place": pa.array([[number, -1] for number in numbers], pa.list_(pa.float64())),
+                "look": pa.array([f"look {number}" for number in numbers], pa.dictionary(pa.int8(), pa.string())),
+                "unused": ["x" * 100] * 40,
+            }
+        )
+        pq.write_table(table, name, row_group_size=9, use_deprecated_int96_timestamps=start == 0)
+    ends = {"a": [f"s{number}" for number in range(30)], "b": [f"s{79 - number}" for number in range(30)]}
+    pq.write_table(pa.table(ends), "near.parquet", row_group_size=7)
+
+
+GIVEN_SHAPES: Mapping[str, Any] = {
+    "nodes": {"Shape": "shapes"},
+    "edges": {"Near": "n*.parquet"},
+    "columns": {"Shape": {"name": "title"}, "Near": {"from": "a", "to": "b"}},
+    "ignore": {"Shape": ["unused"]},
+}
+
+
+@pytest.mark.usefixtures("eight_partitions")
+def test_row_groups_of_parquet_files_give_the_same_graph_on_spark(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sized_frames, "PARTITION_BYTES", 2_000)
+    write_shapes()
+    here, there = load_both(folder, **GIVEN_SHAPES)
+    assert here == there
+    assert (len(there["Shape"]), len(there["Near"])) == (80, 30)
+    assert {row["at"] for row in there["Shape"]} == {
+        None, "9999-12-31T23:00:00+00:00", "2024-02-29T12:00:00+00:00", "0001-01-01T00:00:00+00:00",
+    }  # fmt: skip
+    graph = omnigraph.open(folder / "spark.og")
+    assert [row["name"] for row in rows_of(graph, "Shape")] == [f"s{number}" for number in range(80)]
+    # Each task writes a fragment.
+    assert len(graph.snapshot().table("Shape").fragment_rows()) > 2
+
+
+def test_problems_of_parquet_files_name_the_row_on_spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sized_frames, "PARTITION_BYTES", 2_000)
+    write_shapes()
+    rows = pq.read_table("shapes/a.parquet").select(["title", "look", "sizes", "place"]).to_pylist()
+    rows[11]["title"] = None
+    rows[12]["place"] = [1.0]
+    rows[30]["sizes"] = [None]
+    pq.write_table(pa.Table.from_pylist(rows), "wrong.parquet", row_group_size=9)
+    here, there = fail_both(folder, nodes={"Shape": "wrong.parquet"}, columns={"Shape": {"name": "title"}})
+    assert isinstance(here, ValidationError)
+    assert isinstance(there, ValidationError)
+    assert problems(there) == problems(here)
+    assert [(file, row) for file, row, _, _ in problems(there)] == [("wrong.parquet", row) for row in (12, 13, 31)]
+
+
+def test_rejected_rows_of_parquet_files_have_their_rows_on_spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sized_frames, "PARTITION_BYTES", 300)
+    monkeypatch.setattr(incoming_rows, "LOCAL_LOAD_ROWS", 0)
+    write_shapes()
+    rows = pq.read_table("near.parquet").to_pylist()
+    rows[3]["b"], rows[20]["a"], rows[26]["b"] = None, "nobody", "nothing"
+    pq.write_table(pa.Table.from_pylist(rows), "near.parquet", row_group_size=7)
+    here, there = both(folder)
+    found: list[list[tuple[str, int, str, str]]] = []
+    runs: tuple[tuple[Graph, Engine, str], ...] = ((here, "local", "r.jsonl"), (there, "spark", "r.parquet"))
+    for graph, engine, rejects in runs:
+        result = graph.load(**GIVEN_SHAPES, on_error="quarantine", engine=engine, rejects=rejects)
+        assert (result.edges, result.rejected) == ({"Near": 27}, 3)
+        lines = [] if engine == "spark" else Path(rejects).read_text().splitlines()
+        read = list(map(json.loads, lines)) or pq.read_table(rejects).to_pylist()
+        found.append(sorted((row["file"], row["line"], row["rule"], row["record"]) for row in read))
+    assert found[0] == found[1]
+    assert [(file, row) for file, row, *_ in found[1]] == [("near.parquet", row) for row in (4, 21, 27)]
 
 
 def test_all_problems_of_columns_are_the_same_on_spark(folder: Path) -> None:

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.load.load_task import PLACES
+from omnigraph.spark.load.load_task import PLACES, SourceRun
 from omnigraph.spark.sized_frames import divide_fragments
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -231,15 +231,6 @@ class BlockLines:
         return self._lines_before[file, block] + line
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRun:
-    """Consecutive rows that come from one file, or whose places are in the scratch table."""
-
-    count: int
-    file: str | None = None
-    has_places: bool = False
-
-
 @dataclass
 class StagedPlaces:
     """The positions of rows in the input: runs, and the fragments of the scratch table with the places of some runs."""
@@ -259,10 +250,12 @@ class StagedPlaces:
         found: list[RecordPosition] = []
         with_places: list[int] = []
         at = np.searchsorted(self._run_ends, numbers, side="right")
-        for run, number in zip(cast("list[int]", at.tolist()), cast("list[int]", numbers.tolist()), strict=True):
-            found.append((self.runs[run].file, None))
-            if self.runs[run].has_places:
-                with_places.append(number - int(self._rows_without_places[run]))
+        for index, number in zip(cast("list[int]", at.tolist()), cast("list[int]", numbers.tolist()), strict=True):
+            run = self.runs[index]
+            row = number - (int(self._run_ends[index]) - run.count)
+            found.append((run.file, None if run.first is None else run.first + row))
+            if run.has_places:
+                with_places.append(number - int(self._rows_without_places[index]))
         places = iter(self._read_places(with_places))
         return [next(places) if self.runs[run].has_places else place for run, place in zip(at, found, strict=True)]
 

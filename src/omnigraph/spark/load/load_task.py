@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, cast
@@ -219,6 +219,27 @@ def starts_file(run: BlockRows, count: int, writer: PartitionWriter) -> bool:
 # --------------------------------------------------------------------------------------------- one partition
 
 
+@dataclass(frozen=True, slots=True)
+class SourceRun:
+    """Consecutive rows that come from one file, or whose places are in the scratch table.
+
+    ``first`` is the number of the first of them in the file, if it is known; the others follow it.
+    """
+
+    count: int
+    file: str | None = None
+    first: int | None = None
+    has_places: bool = False
+
+    def join(self, following: SourceRun) -> SourceRun | None:
+        """Return one run for this and the rows that follow; None if they do not come from the same place."""
+        continued = None if self.first is None else self.first + self.count
+        expected = (self.file, continued, self.has_places)
+        if (following.file, following.first, following.has_places) != expected:
+            return None
+        return replace(self, count=self.count + following.count)
+
+
 @dataclass(slots=True)
 class _TableBuffer:
     """The rows of one table that are not written yet, and the fragments that are."""
@@ -226,18 +247,20 @@ class _TableBuffer:
     type: NodeType | EdgeType
     batches: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
     places: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
-    runs: list[tuple[str | None, int]] = field(default_factory=list["tuple[str | None, int]"])
+    runs: list[SourceRun] = field(default_factory=list[SourceRun])
     bytes: int = 0
     rows: int = 0
     generated: GeneratedIds = field(default_factory=GeneratedIds)
     fragments: list[FragmentText] = field(default_factory=list[FragmentText])
     place_fragments: list[FragmentText] = field(default_factory=list[FragmentText])
 
-    def add_run(self, file: str | None, count: int) -> None:
-        """Add rows of a file without line numbers."""
-        if self.runs and self.runs[-1][0] == file:
-            count += self.runs.pop()[1]
-        self.runs.append((file, count))
+    def add_run(self, run: SourceRun) -> None:
+        """Add the source of the next rows."""
+        joined = self.runs[-1].join(run) if self.runs else None
+        if joined is None:
+            self.runs.append(run)
+        else:
+            self.runs[-1] = joined
 
 
 class PartitionWriter:
@@ -294,7 +317,7 @@ class PartitionWriter:
             rows = {
                 "fragments": buffer.fragments,
                 "places": buffer.place_fragments,
-                "runs": buffer.runs,
+                "runs": [asdict(run) for run in buffer.runs],
                 "generated": list(buffer.generated.iterate_runs()),
             }
             yield ReportKind.ROWS, {"table_key": key, "rows": buffer.rows, **rows}
@@ -317,8 +340,9 @@ class PartitionWriter:
         buffer.rows += count
         buffer.generated.add(count - validated.generated, generated=False)
         buffer.generated.add(validated.generated, generated=True)
-        if block is None:
-            buffer.add_run(validated.file, count)
+        run = None if block is not None else _find_run(validated)
+        buffer.add_run(run or SourceRun(count, has_places=True))
+        if run is not None:
             return
         repeated = np.zeros(count, np.int64)
         file, at = pa.array([validated.file], pa.string()), pa.array([block], pa.int64())
@@ -359,6 +383,16 @@ class PartitionWriter:
     def _open(self, address: TableAddress) -> Table:
         key = f"{address.uri} {address.branch}"
         return self._opened.get(key) or self._opened.setdefault(key, address.open())
+
+
+def _find_run(validated: ValidatedBatch) -> SourceRun | None:
+    """Return rows of a file as a run; None if rows between them are missing, or they are in another order."""
+    count, lines = validated.rows.num_rows, validated.lines
+    if lines.null_count:
+        return SourceRun(count, validated.file)
+    numbers = lines.to_numpy(zero_copy_only=False)
+    is_consecutive = bool((np.diff(numbers) == 1).all())
+    return SourceRun(count, validated.file, int(numbers[0])) if is_consecutive else None
 
 
 def decode_violation(sample: Mapping[str, object]) -> Violation:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -26,8 +26,16 @@ from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.inputs import list_paths
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load.identity_matching import match_stored_rows
-from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, SourceRun, StagedPlaces
-from omnigraph.spark.load.load_task import PLACES, REPORT_COLUMNS, LoadTask, ReportKind, address_of, decode_violation
+from omnigraph.spark.load.incoming_rows import BlockLines, DistributedRows, StagedPlaces
+from omnigraph.spark.load.load_task import (
+    PLACES,
+    REPORT_COLUMNS,
+    LoadTask,
+    ReportKind,
+    SourceRun,
+    address_of,
+    decode_violation,
+)
 from omnigraph.spark.load.quarantine import collect_rejected
 from omnigraph.spark.load.rejected_rows import reject_rows
 from omnigraph.spark.load.row_updates import complete_rows
@@ -204,7 +212,7 @@ def _run_read_job(
     with translate_spark_errors("reading a load"):
         records = partial(task.read_records, None)
         parts = [read_lines(executor.session, paths).mapInArrow(records, REPORT_COLUMNS)] if paths else []
-        parts += map_tables(executor.session, context.catalog, typed, task)
+        parts += map_tables(executor, context.catalog, typed, task)
         rows = executor.collect(union_all(parts)) if parts else []
     report = _LoadReport()
     for _, kind, body in sorted(cast("list[tuple[int, str, str]]", rows), key=lambda each: each[0]):
@@ -247,8 +255,7 @@ class _LoadReport:
                     rows.generated.add(count, generated=generated)
                 rows.fragments += cast("list[FragmentText]", body["fragments"])
                 rows.places += cast("list[FragmentText]", body["places"])
-                runs = [SourceRun(count, file) for file, count in cast("list[tuple[str | None, int]]", body["runs"])]
-                rows.runs += runs or [SourceRun(cast(int, body["rows"]), has_places=True)]
+                rows.runs += [SourceRun(**each) for each in cast("list[dict[str, Any]]", body["runs"])]
             case ReportKind.BLOCK:
                 self._lines[cast(str, body["file"]), cast(int, body["block"])] = cast(int, body["lines"])
             case ReportKind.VIOLATION:

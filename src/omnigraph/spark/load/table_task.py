@@ -1,11 +1,11 @@
-"""Tasks over files of rows of one type: lines of CSV files, and whole files that only this package can read.
+"""Tasks over files of rows of one type: lines of CSV files, parts that Arrow reads, and whole files.
 
 They report like the tasks over records: the rows that pass the row rules are written as fragments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -23,7 +23,17 @@ from omnigraph.spark.load.load_task import (
     starts_file,
 )
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.write.load import CsvParser, TypedTable, find_record_end, read_table_content
+from omnigraph.write.load import (
+    ColumnSelection,
+    CsvParser,
+    FilePart,
+    TypedTable,
+    find_record_end,
+    map_columns,
+    read_file_part,
+    read_file_schema,
+    read_table_content,
+)
 
 _BOM: Final = b"\xef\xbb\xbf"
 _SPLIT_HINT: Final = "a quote may not be closed; if quoted values span lines, give the option multiLine"
@@ -92,6 +102,22 @@ def _refuse_rest(block: _OpenBlock | None) -> None:
             f"{block.file}: a quoted value does not end where a part of the file ends: {block.rest[:60]!r}",
             hint=_SPLIT_HINT,
         )
+
+
+# --------------------------------------------------------------------------------------------- parts that Arrow reads
+
+
+def read_file_parts(task: LoadTask, selection: ColumnSelection, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
+    """Read parts of local Parquet or Arrow files, whose columns were checked; yield the reports.
+
+    The rows never leave this process: Spark would take longer to hand them to Python than all the rest takes.
+    """
+    writer = PartitionWriter(task)
+    for part in parts:
+        columns, _ = map_columns(task.catalog, selection, read_file_schema(part.file))
+        for found in read_file_part(task.names.get(part.file.path, part.file.path), part, columns):
+            writer.add(found, None)
+    yield writer.finish()
 
 
 # --------------------------------------------------------------------------------------------- whole files

@@ -1,16 +1,20 @@
-"""Read frames and files of rows of one type as DataFrames. Files with the same columns are read together.
+"""Read frames and files of rows of one type. Files of one format are read together.
 
-Spark reads Parquet files, and the lines of CSV and JSON files, from any file system that it knows. What it cannot read
-comes to a task as a whole file.
+Tasks read the Parquet and Arrow files of a local path themselves, by row groups. Spark reads those of any file system
+that it knows, and the lines of CSV and JSON files. What it cannot read comes to a task as a whole file.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from omnigraph.language.schema import Catalog
+from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load.load_task import FILE, REPORT_COLUMNS, LoadTask
 from omnigraph.spark.load.sources import (
     read_first_line,
@@ -20,12 +24,17 @@ from omnigraph.spark.load.sources import (
     to_spark_path,
     with_file_numbers,
 )
-from omnigraph.spark.load.table_task import WholeFileTask, read_csv_lines
+from omnigraph.spark.load.table_task import WholeFileTask, read_csv_lines, read_file_parts
+from omnigraph.spark.sized_frames import count_partitions
 from omnigraph.write.load import (
+    ColumnSelection,
     CsvParser,
     DataFile,
+    FilePart,
     ObjectReader,
     TypedTable,
+    divide_file,
+    join_parts,
     map_columns,
     open_csv,
     open_csv_file,
@@ -34,7 +43,7 @@ from omnigraph.write.load import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 Item = TypeVar("Item")
 
@@ -43,24 +52,30 @@ _WIDE_ENCODINGS: Final = ("utf-16", "utf-32")
 
 
 def map_tables(
-    session: SparkSession, catalog: Catalog, tables: Sequence[TypedTable], task: LoadTask
+    executor: SparkExecutor, catalog: Catalog, tables: Sequence[TypedTable], task: LoadTask
 ) -> list[DataFrame]:
     """Return the DataFrames whose rows are the reports of all tables. All problems of columns are reported together."""
-    mapper = _TableMapper(session, catalog, task)
+    mapper = _TableMapper(executor, catalog, task)
     found = [frame for group in _group(tables, _table_group).values() for frame in mapper.map_group(group[0], group)]
     refuse_problems(mapper.problems)
     return found
 
 
 def _table_group(table: TypedTable) -> Hashable:
-    """Files of one type and format are read together; a frame is a group of its own."""
+    """Files of one format that are given together are read together; a frame is a group of its own."""
     if not isinstance(table.rows, DataFile):
         return id(table)
     file = table.rows
-    return table.type.table_key, file.format, file.csv, file.is_local, _is_read_whole(file)
+    return id(table.selection), file.format, file.csv, file.is_local, _is_read_whole(file)
+
+
+def _is_read_by_arrow(file: DataFile) -> bool:
+    return file.is_local and file.format in ("parquet", "arrow")
 
 
 def _is_read_whole(file: DataFile) -> bool:
+    if _is_read_by_arrow(file):
+        return False
     if file.format == "csv" and file.csv.spans_lines:
         return True
     # Spark has no reader for Arrow files, and none for zstd without a native library.
@@ -77,9 +92,10 @@ def _group(items: Iterable[Item], key: Callable[[Item], Hashable]) -> dict[Hasha
 class _TableMapper:
     """Maps tables to DataFrames of reports, and collects the problems of their columns."""
 
-    def __init__(self, session: SparkSession, catalog: Catalog, task: LoadTask) -> None:
+    def __init__(self, executor: SparkExecutor, catalog: Catalog, task: LoadTask) -> None:
         self.problems: list[str] = []
-        self._session = session
+        self._executor = executor
+        self._session = executor.session
         self._catalog = catalog
         self._task = task
 
@@ -99,8 +115,10 @@ class _TableMapper:
             yield lines.mapInArrow(partial(self._task.read_records, to_record), REPORT_COLUMNS)
         elif file.format == "csv":
             yield from self._map_csv(tables)
+        elif _is_read_by_arrow(file):
+            yield from self._map_file_parts(first.selection, tables)
         else:
-            yield from self._map_parquet(tables)
+            yield from self._map_frame(first, self._session.read.parquet(*map(to_spark_path, paths)))
 
     def _map_frame(self, table: TypedTable, rows: DataFrame) -> Iterator[DataFrame]:
         from omnigraph.spark.source import arrow_schema_of
@@ -114,10 +132,19 @@ class _TableMapper:
         read = partial(self._task.read_frame, table.type.table_key, table.name, files)
         yield selected.mapInArrow(read, REPORT_COLUMNS)
 
-    def _map_parquet(self, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
-        for group in _group(tables, _parquet_group).values():
-            rows = self._session.read.parquet(*(to_spark_path(table.name) for table in group))
-            yield from self._map_frame(group[0], rows)
+    def _map_file_parts(self, selection: ColumnSelection, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
+        """Yield the reports of tasks that read row groups of local files."""
+        parts: list[FilePart] = []
+        for table in tables:
+            file = cast("DataFile", table.rows)
+            columns, problems = map_columns(self._catalog, selection, read_file_schema(file))
+            self._add_problems(table.name, problems)
+            # Executors may have another working directory.
+            absolute = replace(file, path=os.path.abspath(file.path))  # noqa: PTH100  as names_by_path has it
+            parts += () if problems else divide_file(absolute, columns.chosen.values())
+        items = _group_parts(parts, self._executor.parallelism) if parts else []
+        if items:
+            yield self._executor.map_items(partial(read_file_parts, self._task, selection), items, REPORT_COLUMNS)
 
     # ------------------------------------------------------------------------------------- CSV
 
@@ -151,17 +178,19 @@ class _TableMapper:
             file = cast("DataFile", table.rows)
             if file.is_local and file.format == "csv":
                 self._add_problems(table.name, open_csv_file(self._catalog, table.selection, file)[1])
-            elif file.is_local and file.format == "arrow":
-                self._add_problems(table.name, map_columns(self._catalog, table.selection, read_file_schema(file))[1])
 
     def _add_problems(self, name: str, problems: Iterable[str]) -> None:
         self.problems += [f"{name}: {problem}" for problem in problems]
 
 
-def _parquet_group(table: TypedTable) -> Hashable:
-    """Files are read together if they have the same columns; of remote files, Spark reads the columns of the first."""
-    file = cast("DataFile", table.rows)
-    return str(read_file_schema(file).remove_metadata()) if file.is_local else None
+def _group_parts(parts: Sequence[FilePart], parallelism: int) -> list[list[FilePart]]:
+    """Divide parts of files among tasks by size, in order: none is large, and all cores have work."""
+    total = sum(part.size for part in parts)
+    count = count_partitions(total, parallelism)
+    starts = accumulate((part.size for part in parts), initial=0)
+    places = [start * count // max(1, total) for start in starts]
+    tasks = _group(zip(parts, places, strict=False), lambda each: each[1])
+    return [join_parts([part for part, _ in task]) for task in tasks.values()]
 
 
 def _select_targets(chosen: Mapping[str, str]) -> Iterator[Column]:

@@ -1,6 +1,7 @@
 """Inputs of a load: files, streams, records and frames, read once and piece by piece as columns."""
 
-from omnigraph.write.load.inputs.column_selection import ColumnNames
+from omnigraph.write.load.inputs.arrow_files import FilePart, divide_file, join_parts, read_file_schema
+from omnigraph.write.load.inputs.column_selection import ColumnNames, ColumnSelection
 from omnigraph.write.load.inputs.data_frames import BATCH_ROWS, ArrowStream, ColumnMapping, can_be_end, open_frame
 from omnigraph.write.load.inputs.delimited_text import find_record_end
 from omnigraph.write.load.inputs.load_input import (
@@ -21,7 +22,6 @@ from omnigraph.write.load.inputs.table_files import (
     expand_path,
     find_files,
     parse_file_options,
-    read_file_schema,
 )
 from omnigraph.write.load.inputs.table_reader import (
     CsvParser,
@@ -30,6 +30,7 @@ from omnigraph.write.load.inputs.table_reader import (
     open_csv,
     open_csv_file,
     open_tables,
+    read_file_part,
     read_table_content,
 )
 
@@ -38,9 +39,11 @@ __all__ = [
     "ArrowStream",
     "ColumnMapping",
     "ColumnNames",
+    "ColumnSelection",
     "CsvParser",
     "DataFile",
     "FileOptions",
+    "FilePart",
     "LineBlock",
     "LoadInput",
     "ObjectReader",
@@ -49,10 +52,12 @@ __all__ = [
     "TableInput",
     "TypedTable",
     "can_be_end",
+    "divide_file",
     "expand_path",
     "find_files",
     "find_record_end",
     "ignore_bytes",
+    "join_parts",
     "list_table_files",
     "map_columns",
     "open_csv",
@@ -62,6 +67,7 @@ __all__ = [
     "parse_block",
     "parse_file_options",
     "read_blocks",
+    "read_file_part",
     "read_file_schema",
     "read_records",
     "read_sample",

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from omnigraph.errors import ParameterError
 from omnigraph.storage.columns import Values
+from omnigraph.write.load.inputs.arrow_files import read_file_batches
 from omnigraph.write.load.inputs.delimited_text import NotUtf8, parse_header, parse_records, split_records, to_utf8
 from omnigraph.write.load.inputs.sources import LineBlock, ignore_bytes, open_chunks, read_blocks
-from omnigraph.write.load.inputs.table_files import DataFile, read_file_batches
+from omnigraph.write.load.inputs.table_files import DataFile
 
 
 def read_sample(file: DataFile, max_rows: int) -> pa.Table:
@@ -25,7 +26,7 @@ def read_sample(file: DataFile, max_rows: int) -> pa.Table:
         case "jsonl":
             return _read_objects(file, max_rows)
         case "parquet" | "arrow":
-            batches = read_file_batches(file, ignore_bytes)
+            batches = read_file_batches(file, None, ignore_bytes)
     first = next(batches, None)
     if first is None:
         return pa.table({})

@@ -1,4 +1,4 @@
-"""Files of rows of one type: CSV, Parquet, Arrow and lines of JSON objects. Find them, and open them for reading.
+"""Files of rows of one type: CSV, Parquet, Arrow and lines of JSON objects. Find them, and know their format.
 
 The ending of a name gives the format. A path may be a pattern or a folder. A URI names files that only Spark can read.
 """
@@ -9,19 +9,13 @@ import codecs
 import glob
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-import pyarrow as pa
-import pyarrow.ipc as ipc
-
-from omnigraph.errors import StorageError
 from omnigraph.language.source import suggest_similar
 from omnigraph.write.load.inputs.delimited_text import STANDARD_CSV, CsvFormat
-from omnigraph.write.load.inputs.sources import ByteCounter
 
 FileFormat: TypeAlias = Literal["csv", "parquet", "arrow", "jsonl"]
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -43,8 +37,6 @@ _FORMATS: Final = tuple(dict.fromkeys(_SUFFIXES.values()))
 _COMPRESSED: Final = (".gz", ".zst")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _HIDDEN: Final = ("_", ".")
-_ARROW_FILE: Final = b"ARROW1"
-_FILE_BATCH_ROWS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,77 +227,3 @@ def _fixed_part(pattern: str) -> str:
     parts = Path(pattern).parts
     first = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return str(Path(*parts[:first])) if first else "."
-
-
-# --------------------------------------------------------------------------------------------- Parquet and Arrow
-
-
-def read_file_schema(file: DataFile) -> pa.Schema:
-    """Return the schema of a Parquet or Arrow file."""
-    with translate_table_errors(file.path):
-        if file.format == "parquet":
-            # Imported here: it is slow, and few loads need it.
-            import pyarrow.parquet as pq
-
-            return pq.read_schema(file.path)
-        with pa.memory_map(file.path) as opened:
-            return open_arrow(opened).schema
-
-
-def read_file_batches(file: DataFile, count_bytes: ByteCounter) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a Parquet or Arrow file in batches."""
-    size = Path(file.path).stat().st_size
-    reported = 0
-    with translate_table_errors(file.path), pa.memory_map(file.path) as opened:
-        for done, batch in _read_parquet(opened) if file.format == "parquet" else _read_arrow(opened):
-            yield batch
-            # Rows are all that is known of the progress through a compressed file.
-            count_bytes(int(size * done) - reported)
-            reported = int(size * done)
-    count_bytes(size - reported)
-
-
-def _read_parquet(opened: pa.MemoryMappedFile) -> Iterator[tuple[float, pa.RecordBatch]]:
-    import pyarrow.parquet as pq
-
-    parquet = pq.ParquetFile(opened)
-    total, rows = max(1, parquet.metadata.num_rows), 0
-    for batch in parquet.iter_batches(_FILE_BATCH_ROWS):
-        rows += batch.num_rows
-        yield rows / total, batch
-
-
-def _read_arrow(opened: pa.MemoryMappedFile) -> Iterator[tuple[float, pa.RecordBatch]]:
-    size = max(1, opened.size())
-    for batch in read_arrow_batches(open_arrow(opened)):
-        yield min(1.0, opened.tell() / size), batch
-
-
-ArrowReader: TypeAlias = "ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader"
-
-
-def open_arrow(opened: pa.NativeFile) -> ArrowReader:
-    """Open an Arrow file in either of its two forms: with a footer, or as a stream."""
-    has_footer = opened.read(len(_ARROW_FILE)) == _ARROW_FILE
-    opened.seek(0)
-    return ipc.open_file(opened) if has_footer else ipc.open_stream(opened)
-
-
-def read_arrow_batches(reader: ArrowReader) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an Arrow file."""
-    if isinstance(reader, ipc.RecordBatchFileReader):
-        yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
-    else:
-        yield from reader
-
-
-@contextmanager
-def translate_table_errors(path: str) -> Generator[None]:
-    """Raise errors of Arrow from the block as errors that name the file."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StorageError(
-            f"{path} cannot be read: {reason}", hint="it may be damaged, or have another format"
-        ) from error

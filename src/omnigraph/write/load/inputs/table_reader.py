@@ -16,6 +16,15 @@ import pyarrow as pa
 from omnigraph.errors import ParameterError, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.storage.columns import Values, column_of
+from omnigraph.write.load.inputs.arrow_files import (
+    FilePart,
+    open_arrow,
+    read_arrow_batches,
+    read_file_batches,
+    read_file_schema,
+    read_part_batches,
+    translate_table_errors,
+)
 from omnigraph.write.load.inputs.column_selection import ColumnSelection
 from omnigraph.write.load.inputs.data_frames import (
     ARROW_VALUES,
@@ -38,14 +47,7 @@ from omnigraph.write.load.inputs.delimited_text import (
 from omnigraph.write.load.inputs.load_input import TypedTable, refuse_problems
 from omnigraph.write.load.inputs.records import RECORD, ObjectReader, parse_block
 from omnigraph.write.load.inputs.sources import ByteCounter, ignore_bytes, open_chunks, read_blocks, read_chunks
-from omnigraph.write.load.inputs.table_files import (
-    DataFile,
-    open_arrow,
-    read_arrow_batches,
-    read_file_batches,
-    read_file_schema,
-    translate_table_errors,
-)
+from omnigraph.write.load.inputs.table_files import DataFile
 from omnigraph.write.load.rows import RawBatch, RejectedRecord
 
 
@@ -148,11 +150,18 @@ class BatchFileReader:
 
     def read(self, count_bytes: ByteCounter) -> Iterator[RawBatch | RejectedRecord]:
         """Yield the rows of the file."""
-        return _read_batches(self.file.path, read_file_batches(self.file, count_bytes), self.columns)
+        batches = read_file_batches(self.file, list(self.columns.chosen.values()), count_bytes)
+        return _read_batches(self.file.path, batches, self.columns)
 
 
-def _read_batches(name: str, batches: Iterable[pa.RecordBatch], columns: SelectedColumns) -> Iterator[RawBatch]:
-    first = 1
+def read_file_part(name: str, part: FilePart, columns: SelectedColumns) -> Iterator[RawBatch]:
+    """Yield the rows of a part of a Parquet or Arrow file, with their numbers in the file."""
+    return _read_batches(name, read_part_batches(part, list(columns.chosen.values())), columns, part.first)
+
+
+def _read_batches(
+    name: str, batches: Iterable[pa.RecordBatch], columns: SelectedColumns, first: int = 1
+) -> Iterator[RawBatch]:
     for batch in split_batches(batches):
         yield columns.read(name, number_rows(first, batch.num_rows), batch)
         first += batch.num_rows
