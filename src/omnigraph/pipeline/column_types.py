@@ -85,10 +85,14 @@ class ViewColumns:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionInfo:
-    """What is known of an expression: the type of its values, and the name of a column that does not exist."""
+    """What is known of an expression: the type of its values, and the column that it is, if it is nothing but one.
+
+    ``unknown_column`` is the name of a column that does not exist.
+    """
 
     type: ColumnType = None
     unknown_column: str | None = None
+    column: str | None = None
 
 
 # --------------------------------------------------------------------------------------------- files
@@ -221,7 +225,8 @@ def _infer_column(name: re.Match[str], view: str, columns: ViewColumns | None) -
         return ExpressionInfo()
     column = plain or quoted.replace("``", "`")
     if column.lower() in columns.types:
-        return ExpressionInfo(columns.types[column.lower()])
+        (found,) = (name for name in columns.names if name.lower() == column.lower())
+        return ExpressionInfo(columns.types[column.lower()], column=found)
     return (
         ExpressionInfo() if column.lower() in _FUNCTIONS_WITHOUT_PARENTHESES else ExpressionInfo(unknown_column=column)
     )

@@ -72,13 +72,17 @@ class PlannedGraph(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedColumn:
-    """One column of a type, and its expression. ``expression_type`` is None if only Spark knows it."""
+    """One column of a type, and its expression. ``expression_type`` is None if only Spark knows it.
+
+    ``column`` is the column of the view, if the expression is nothing but its name.
+    """
 
     name: str
     target_type: ValueType | NodeType
     """The type of the property; the node type, if it is an end of an edge that one expression computes."""
     expression: TemplateText
     expression_type: ColumnType = None
+    column: str | None = None
 
     def accepts(self, found: ColumnType) -> bool:
         """Return whether the column accepts values of a type; an unknown type is accepted."""
@@ -314,7 +318,7 @@ class _Planner:
             self._add_problem(codes.UNKNOWN_COLUMN, message, column.expression.span, hint)
         if not column.accepts(info.type):
             self.problems.append(type_mismatch_problem(self.file, type_, column, info.type))
-        return PlannedColumn(column.name, column.target_type, column.expression, info.type)
+        return PlannedColumn(column.name, column.target_type, column.expression, info.type, info.column)
 
     # ------------------------------------------------------------------------------------- checks
 

@@ -377,6 +377,24 @@ def test_rejected_rows_are_kept_beside_the_graph(tmp_path: Path, run: Run) -> No
     assert "nobody" in rejected["message"]
 
 
+def test_plain_columns_of_parquet_files_are_read_by_tasks(graph: Graph, tmp_path: Path, run: Run) -> None:
+    # Only tasks that read files know the numbers of rows. A column that is not mapped is not read by its own name.
+    (tmp_path / "raw" / "links.parquet").unlink()
+    for name, ends in (("1", ["ann", "cas"]), ("2", ["cas", "nobody"])):
+        links = {"A": ["ann", "cas"], "b": ends, "since": pa.array([7, 8], pa.int32()), "id": ["x", "y"]}
+        pq.write_table(pa.table(links), tmp_path / "raw" / f"links-{name}.part")
+    text = changed("path: raw/links.parquet", "path: raw/links-*.part", changed("since: since", "since: Since"))
+    with pytest.raises(ValidationError) as failed:
+        run(text, check=True)
+    (found,) = failed.value.violations
+    assert (found.file, found.line, found.value) == (str(tmp_path / "raw" / "links-2.part"), 2, "nobody")
+    (tmp_path / "raw" / "links-2.part").unlink()
+    assert run(text).load.edges == {"Knows": 2}
+    branch = graph.edges("Knows", branch="load/june").to_arrow().to_pylist()
+    assert sorted((row["from"], row["to"], row["since"]) for row in branch) == [("ann", "ann", 7), ("cas", "cas", 8)]
+    assert not {"x", "y"} & {row["id"] for row in branch}
+
+
 @pytest.mark.slow
 def test_spaces_in_paths_empty_sources_and_composite_keys(tmp_path: Path, spark: SparkSession) -> None:
     folder = tmp_path / "a b [1]"

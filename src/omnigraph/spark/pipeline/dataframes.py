@@ -1,10 +1,11 @@
-"""Build the DataFrames of a pipeline: sources, views and mappings. Spark analyzes all of them before it reads rows."""
+"""Build what a pipeline loads: sources, views and mappings. Spark analyzes all of them before a row is read."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -18,6 +19,7 @@ from omnigraph.errors import PipelineError, Problem
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.file import PipelineFile, PipelineSource
 from omnigraph.pipeline.planner import PipelinePlan, PlannedColumn, PlannedMapping, type_mismatch_problem
+from omnigraph.spark.pipeline.mapped_files import MappedFiles, find_mapped_files
 from omnigraph.spark.pipeline.problems import (
     SPARK_FAILURES,
     SparkFailure,
@@ -29,36 +31,48 @@ from omnigraph.spark.pipeline.problems import (
 from omnigraph.spark.pipeline.rdf_source import RDF, read_triples
 from omnigraph.spark.pipeline.step_recorder import StepRecorder
 from omnigraph.spark.pipeline.text_function import offer_split_text
+from omnigraph.write.load import ArrowStream, TableInput
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineFrames:
-    """The DataFrame of each type, with the columns that a load expects."""
+class PipelineTables:
+    """The rows of each type: a DataFrame with the columns that a load expects, or Parquet files and their columns."""
 
-    nodes: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
-    edges: dict[str, DataFrame] = field(default_factory=dict[str, DataFrame])
+    nodes: dict[str, TableInput] = field(default_factory=dict[str, TableInput])
+    edges: dict[str, TableInput] = field(default_factory=dict[str, TableInput])
+    columns: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    ignored: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+
+    def add(self, mapping: PlannedMapping, rows: DataFrame | MappedFiles) -> None:
+        """Add the rows of a type."""
+        name = mapping.type.name
+        kept = self.edges if mapping.kind == "edge" else self.nodes
+        if isinstance(rows, MappedFiles):
+            kept[name], self.columns[name], self.ignored[name] = rows.paths, rows.columns, rows.ignored
+        else:
+            kept[name] = cast("ArrowStream", rows)
 
 
 @contextmanager
-def build_frames(plan: PipelinePlan, session: SparkSession, recorder: StepRecorder) -> Generator[PipelineFrames]:
-    """Build the DataFrames of a plan; the temporary views that they use exist until the end of the block.
+def build_tables(plan: PipelinePlan, session: SparkSession, recorder: StepRecorder) -> Generator[PipelineTables]:
+    """Build what a plan loads; the temporary views that it uses exist until the end of the block.
 
     :class:`PipelineError` lists every source, view and mapping that Spark rejects.
     """
-    builder = _FrameBuilder(plan.file, session, recorder)
+    builder = _TableBuilder(plan.file, session, recorder)
     with offer_split_text(plan.file, session):
         try:
             builder.register_sources()
             builder.register_views()
-            frames = builder.map_types(plan)
+            tables = builder.map_types(plan)
             builder.raise_problems()
-            yield frames
+            yield tables
         finally:
             for name in builder.registered:
                 session.catalog.dropTempView(name)
 
 
-class _FrameBuilder:
+class _TableBuilder:
     """Registers views and collects problems. What depends on a failed source or view is not reported as well."""
 
     def __init__(self, file: PipelineFile, session: SparkSession, recorder: StepRecorder) -> None:
@@ -96,9 +110,9 @@ class _FrameBuilder:
             else:
                 self.registered.append(view.name)
 
-    def map_types(self, plan: PipelinePlan) -> PipelineFrames:
-        """Return the DataFrames of all types whose view exists and whose expressions are valid."""
-        frames = PipelineFrames()
+    def map_types(self, plan: PipelinePlan) -> PipelineTables:
+        """Return the rows of all types whose view exists and whose expressions are valid."""
+        tables = PipelineTables()
         for mapping in plan.mappings:
             if mapping.view.value.lower() in self._failed:
                 continue
@@ -107,9 +121,9 @@ class _FrameBuilder:
                 wrong = list(_check_columns(self._file, mapping, view))
             self.problems += wrong
             if not wrong:
-                kept = frames.edges if mapping.kind == "edge" else frames.nodes
-                kept[mapping.type.name] = view.select(*_select_columns(mapping.columns))
-        return frames
+                files = find_mapped_files(plan, mapping)
+                tables.add(mapping, files or view.select(*_select_columns(mapping.columns)))
+        return tables
 
     def raise_problems(self) -> None:
         """Raise the problems, if there are any."""

@@ -21,7 +21,7 @@ from omnigraph.errors import OmniGraphError, PipelineError, Problem
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.column_types import find_local_files
-from omnigraph.pipeline.file import PipelineFile
+from omnigraph.pipeline.file import PipelineFile, PipelineSource
 from omnigraph.pipeline.planner import PipelinePlan
 from omnigraph.pipeline.yaml_reader import TemplateText
 
@@ -34,6 +34,7 @@ _log = logging.getLogger("omnigraph")
 _MESSAGE_PREFIX: Final = re.compile(r"^(?:(?:[a-z]\w*\.)+\w+: )?(?:\[[A-Z0-9_.]+\] )?")
 _NO_DRIVER: Final = re.compile(r"No suitable driver|^java\.lang\.ClassNotFoundException: ")
 _MESSAGE_SUFFIX: Final = re.compile(r"\s+SQLSTATE: .*|\n.*", re.DOTALL)
+_UNREADABLE: Final = re.compile(r"(?:^|: )(?P<path>/.+?) cannot be read: ")
 _FILE: Final = re.compile(r"\bfile:/+(?P<path>\S+?)\.?(?=\s|$)")
 
 
@@ -82,7 +83,9 @@ def translate_step_errors(plan: PipelinePlan) -> Generator[None]:
             yield
         except OmniGraphError as error:
             cause = error.__cause__
-            problem = _locate_problem(plan, cause) if isinstance(cause, SPARK_FAILURES) else None
+            problem = _locate_unreadable(plan.file, error)
+            if problem is None and isinstance(cause, SPARK_FAILURES):
+                problem = _locate_problem(plan, cause)
             if problem is None:
                 raise
             raise PipelineError([problem]) from None
@@ -102,15 +105,31 @@ def _silence_loggers() -> Generator[None]:
             logger.disabled = disabled
 
 
+def _locate_unreadable(file: PipelineFile, error: OmniGraphError) -> Problem | None:
+    """Return the problem of a file that a task or this process cannot read; None for any other error."""
+    named = _UNREADABLE.search(error.message)
+    source = None if named is None else _find_source(file, Path(named["path"]))
+    if named is None or source is None:
+        return None
+    message = file.redactor.redact(error.message[named.start("path") :])
+    return file.problem(codes.NO_SOURCE, f"source '{source.name}': {message}", source.error_span)
+
+
+def _find_source(file: PipelineFile, path: Path) -> PipelineSource | None:
+    """Return the source that a file of this machine belongs to."""
+    for each in file.sources:
+        if each.path is not None and path in (found.absolute() for found in find_local_files(file, each.path) or ()):
+            return each
+    return None
+
+
 def _locate_problem(plan: PipelinePlan, error: SparkFailure) -> Problem | None:
-    """Return the problem of a file that cannot be read, or of SQL that fails on a row; None for any other error."""
+    """Return the problem of a file that Spark cannot read, or of SQL that fails on a row; None for any other error."""
     file = plan.file
     for path in _find_files(_text_of(error)):
-        for each in file.sources:
-            if each.path is not None and path in (
-                found.absolute() for found in find_local_files(file, each.path) or ()
-            ):
-                return sql_problem(file, error, f"source '{each.name}'", each.error_span, codes.NO_SOURCE)
+        source = _find_source(file, path)
+        if source is not None:
+            return sql_problem(file, error, f"source '{source.name}'", source.error_span, codes.NO_SOURCE)
     fragments = _sql_fragments_of(error)
     for what, text in _list_sql_texts(plan):
         if any(fragment in text.value for fragment in fragments):

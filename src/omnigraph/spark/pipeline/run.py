@@ -21,7 +21,7 @@ from omnigraph.pipeline.yaml_reader import TemplateText
 from omnigraph.read import query
 from omnigraph.read.rows import to_json_rows
 from omnigraph.spark.graph import SparkGraph
-from omnigraph.spark.pipeline.dataframes import PipelineFrames, build_frames
+from omnigraph.spark.pipeline.dataframes import PipelineTables, build_tables
 from omnigraph.spark.pipeline.problems import translate_step_errors
 from omnigraph.spark.pipeline.step_recorder import PipelineStep, StepObserver, StepRecorder
 from omnigraph.spark.query import SparkQueryOptions, run_query
@@ -108,17 +108,20 @@ def _load_pipeline(
 ) -> tuple[SparkGraph, LoadResult]:
     with recorder.record("spark", "Spark"):
         graph = start()
-    with build_frames(plan, graph.session, recorder) as frames, recorder.record("load", plan.file.load.branch.written):
-        result = _load_frames(plan, graph, frames, check=check)
+    with build_tables(plan, graph.session, recorder) as tables, recorder.record("load", plan.file.load.branch.written):
+        result = _load_tables(plan, graph, tables, check=check)
         recorder.set_rows(_count_rows(result))
     return graph, result
 
 
-def _load_frames(plan: PipelinePlan, graph: SparkGraph, frames: PipelineFrames, *, check: bool) -> LoadResult:
+def _load_tables(plan: PipelinePlan, graph: SparkGraph, tables: PipelineTables, *, check: bool) -> LoadResult:
     to = plan.file.load
     return graph.load(
-        nodes=frames.nodes,
-        edges=frames.edges,
+        nodes=tables.nodes,
+        edges=tables.edges,
+        columns=tables.columns,
+        ignore=tables.ignored,
+        options={"format": "parquet"} if tables.columns else None,
         mode=to.mode,
         branch=to.branch.value,
         from_branch=None if to.origin is None else to.origin.value,
