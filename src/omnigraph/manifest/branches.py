@@ -137,7 +137,7 @@ def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, HeldL
             refs.check()
             held.check()
             tables.delete_table_branch(manifest.open(MAIN), name)
-            manifest.forget(name)
+            manifest.forget_branch(name)
             for location in locations:
                 _drop_forks(manifest, refs, location, name)
 

@@ -117,5 +117,6 @@ def load_schema_of(manifest: Manifest, schema_hash: str | None) -> Schema:
         return load_root_schema(manifest.objects)
     known = manifest.schemas.get(schema_hash)
     if known is None:
-        known = manifest.schemas[schema_hash] = load_schema(manifest.objects, schema_hash)
+        known = load_schema(manifest.objects, schema_hash)
+        manifest.keep_schema(known)
     return known

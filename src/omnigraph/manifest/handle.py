@@ -57,6 +57,12 @@ _LONGEST_GAP: Final = 64
 _SURELY_KEPT: Final = 1800.0
 """Cleanup keeps what was the newest version within the last hour. Clocks of two machines may differ."""
 
+_MOST_BRANCHES: Final = 256
+"""Branches come and go, also through other processes: what is known of so many is kept."""
+_MOST_SCHEMAS: Final = 256
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 
@@ -197,7 +203,8 @@ class Manifest:
 
         Whoever relies on it takes the lock later, which tells whether that was so.
         """
-        return None if self.lease_chains[branch].tag is None else self.cached_view(branch)
+        chain = self.lease_chains.get(branch)
+        return None if chain is None or chain.tag is None else self.cached_view(branch)
 
     def cached_view(self, branch: str) -> ManifestView | None:
         """Return the newest view of a branch that this handle read or made, with or without lineage."""
@@ -400,6 +407,29 @@ class Manifest:
             self._views.clear()
             self._newest_main = None
 
+    def make_room(self, rows: int) -> None:
+        """Let Lance keep what it needs for a graph of so many rows. Tables are opened anew if that is more."""
+        access = self.access.with_room_for(rows)
+        if access is not self.access:
+            self.access = access
+            self.forget_all()
+
+    def keep_schema(self, schema: Schema) -> None:
+        """Keep a schema that was read; those that were read first are forgotten first."""
+        _keep_newest(self.schemas, schema.hash, schema)
+
+    def keep_schema_lag(self, hashes: tuple[str, ...], lag: SchemaLag) -> None:
+        """Keep what a sequence of schemas changed."""
+        _keep_newest(self.schema_lags, hashes, lag)
+
+    def forget_branch(self, branch: str) -> None:
+        """Drop everything that is known of a branch: it is deleted, or was not used for long."""
+        self.forget(branch)
+        self.lease_chains.pop(branch, None)
+        self.examined.discard(branch)
+        self._torn.pop(branch, None)
+        self._synced.pop(branch, None)
+
     def forget(self, branch: str) -> None:
         """Drop the cached view of a branch."""
         with self._guard:
@@ -422,9 +452,15 @@ class Manifest:
 
     def _keep(self, view: ManifestView, table: Table) -> ManifestView:
         with self._guard:
+            # The one that was used last comes last.
+            self._views.pop(view.branch, None)
             self._views[view.branch] = (view, table)
             if view.branch == MAIN:
                 self._newest_main = table
+            surplus = len(self._views) - _MOST_BRANCHES
+            unused = [name for name in self._views if name != MAIN][:surplus] if surplus > 0 else []
+        for name in unused:
+            self.forget_branch(name)
         return view
 
     def _explain_lost(self, branch: str, error: OmniGraphError) -> OmniGraphError:
@@ -439,6 +475,12 @@ class Manifest:
         if version is None:
             return NotFound(f"no branch '{branch}' in {self.location}", hint="`omnigraph branch list` shows them")
         return NotFound(f"branch '{branch}' has no manifest version {version}", hint="choose a newer commit")
+
+
+def _keep_newest(kept: dict[Key, Value], key: Key, value: Value) -> None:
+    kept[key] = value
+    if len(kept) > _MOST_SCHEMAS:
+        kept.pop(next(iter(kept)), None)
 
 
 def branch_names(manifest: Manifest) -> list[str]:

@@ -98,7 +98,7 @@ def follow_schema_hashes(manifest: Manifest, hashes: tuple[str, ...]) -> SchemaL
     found = manifest.schema_lags.get(hashes)
     if found is None:
         found = _follow_schemas([load_schema_of(manifest, each) for each in hashes])
-        manifest.schema_lags[hashes] = found
+        manifest.keep_schema_lag(hashes, found)
     return found
 
 

@@ -107,7 +107,7 @@ def _take_head_snapshot(manifest: Manifest, branch: str) -> Snapshot:
         # A graph of release 0.8 has only the files at the root, until the first commit here.
         schema = load_root_schema(manifest.objects)
         if manifest.current_schema() is None:
-            manifest.schemas[schema.hash] = schema
+            manifest.keep_schema(schema)
             return replace(shown, schema_ir_hash=schema.hash)
 
 
@@ -129,6 +129,7 @@ def _keep_head_snapshot(manifest: Manifest, view: ManifestView, schema: SchemaHe
     if kept is not None and kept[0] is view and kept[1].read_under == schema:
         return kept[1]
     shown = _show_tables(manifest, view, view.data_head).read_with(schema)
+    manifest.make_room(sum(pin.row_count for pin in shown.pins.values()))
     if kept is not None and kept[0].incarnation == view.incarnation:
         shown.keep_open(kept[1])
     shown.take_over(manifest.committed_tables(view))

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import Condition
 from types import TracebackType
 from typing import Final, Self, TypeAlias, TypeVar
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import MemoryExceeded, ParameterError
+from omnigraph.storage.machine_memory import available_memory
 
 Item = TypeVar("Item")
 
@@ -33,7 +33,6 @@ _STEP: Final = 16 * 2**20
 _LEAST_SHARE: Final = 64
 """Blocks inside blocks divide the memory again and again, but only down to this part of it."""
 _WAIT_SECONDS: Final = 0.05
-_CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -248,13 +247,3 @@ def parse_bytes(size: int | str, name: str = "memory") -> int:
 
 def _to_bytes(found: re.Match[str]) -> int:
     return int(float(found[1]) * 1024 ** _POWERS[found[2].lower()])
-
-
-def available_memory() -> int:
-    """Return the bytes of memory of the machine, or of the container."""
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = _CONTAINER_LIMIT.read_text().strip()
-    except OSError:
-        return physical
-    return min(physical, int(limit)) if limit.isdigit() else physical

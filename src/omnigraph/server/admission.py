@@ -20,6 +20,10 @@ from omnigraph.server.config import Limits
 _LONGEST_RETRY: Final = 60
 _NEWEST_WEIGHT: Final = 0.2
 _MINUTE: Final = 60.0
+_MOST_BRANCHES: Final = 1024
+"""Of so many branches it is known how long a write takes. Clients choose the names."""
+_MOST_ADDRESSES: Final = 4096
+"""Of so many addresses failed logins are counted. One machine may have more of them than there is memory."""
 
 
 @dataclass(slots=True)
@@ -27,6 +31,8 @@ class _BranchQueue:
     """The writers of one branch, and how long a write takes: a moving mean."""
 
     slots: asyncio.Semaphore
+    writers: int = 0
+    """Those who write and those who wait."""
     waiting: int = 0
     seconds: float = 0.1
 
@@ -66,9 +72,10 @@ class Admission:
     @asynccontextmanager
     async def admit_read(self, actor: str) -> AsyncGenerator[None]:
         """Wait for a thread that reads."""
-        slots = (self._actor_slots[actor], self._read_slots)
-        async with self._count(self._reads, actor, self.limits.actor_reads), self._hold(slots, "reads"):
-            yield
+        async with self._count(self._reads, actor, self.limits.actor_reads):
+            slots = (self._actor_slots[actor], self._read_slots)
+            async with self._hold(slots, "reads"):
+                yield
 
     @asynccontextmanager
     async def admit_control(self, actor: str) -> AsyncGenerator[None]:
@@ -92,19 +99,30 @@ class Admission:
     @asynccontextmanager
     async def admit_write(self, actor: str, graph_id: str, branch: str, deadline: float) -> AsyncGenerator[None]:
         """Wait for the turn of a writer on its branch. ``deadline``: the seconds that the write has."""
-        queue = self._branches[graph_id, branch]
-        expected = queue.expect_wait()
-        if queue.waiting >= self.limits.branch_queue or expected > deadline:
-            raise TooManyRequests(f"{queue.waiting} writers wait for branch '{branch}'", _to_retry(expected))
-        async with (
-            self._count(self._writes, actor, self.limits.actor_writes),
-            self._hold((queue.slots, self._write_slots), "writes", queue),
-        ):
-            began = time.monotonic()
-            try:
-                yield
-            finally:
-                queue.record(time.monotonic() - began)
+        async with self._join_queue((graph_id, branch)) as queue:
+            expected = queue.expect_wait()
+            if queue.waiting >= self.limits.branch_queue or expected > deadline:
+                raise TooManyRequests(f"{queue.waiting} writers wait for branch '{branch}'", _to_retry(expected))
+            async with (
+                self._count(self._writes, actor, self.limits.actor_writes),
+                self._hold((queue.slots, self._write_slots), "writes", queue),
+            ):
+                began = time.monotonic()
+                try:
+                    yield
+                finally:
+                    queue.record(time.monotonic() - began)
+
+    @asynccontextmanager
+    async def _join_queue(self, key: tuple[str, str]) -> AsyncGenerator[_BranchQueue]:
+        queue = self._branches[key]
+        queue.writers += 1
+        try:
+            yield queue
+        finally:
+            queue.writers -= 1
+            if not queue.writers and len(self._branches) > _MOST_BRANCHES:
+                del self._branches[key]
 
     def check_logins(self, address: str) -> None:
         """Refuse an address that failed to log in too often within a minute."""
@@ -122,6 +140,8 @@ class Admission:
     def record_failed_login(self, address: str) -> None:
         """Count a request without a valid token."""
         self._failures[address].append(time.monotonic())
+        if len(self._failures) > _MOST_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
 
     @asynccontextmanager
     async def _count(self, counts: Counter[str], actor: str, most: int) -> AsyncGenerator[None]:
@@ -134,6 +154,8 @@ class Admission:
             counts[actor] -= 1
             if not counts[actor]:
                 del counts[actor]
+                if counts is self._reads:
+                    self._actor_slots.pop(actor, None)
 
     @asynccontextmanager
     async def _hold(

@@ -26,6 +26,8 @@ METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 """Names the folder of the counts, where several workers serve; the library looks there."""
 AuditDecision = Literal["allowed", "denied", "unauthorized"]
 
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods that are counted by name: clients could invent any number of others."""
 _audit = logging.getLogger("omnigraph.audit")
 
 
@@ -108,9 +110,9 @@ class RequestLog:
             record.decision = "unauthorized"
         elif record.action is not None and record.decision is None:
             record.decision = "denied" if ended == HTTPStatus.FORBIDDEN else "allowed"
-        route = record.route or "none"
-        self._requests.labels(route, record.method, str(ended)).inc()
-        self._seconds.labels(route, record.method).observe(seconds)
+        route, method = record.route or "none", record.method if record.method in _METHODS else "other"
+        self._requests.labels(route, method, str(ended)).inc()
+        self._seconds.labels(route, method).observe(seconds)
         self._write(record.to_line(ended, seconds * 1000))
 
     def export_metrics(self) -> bytes:

@@ -116,6 +116,7 @@ def sync_root(root: str) -> None:
 
 _pool_guard = threading.Lock()
 _pool: tuple[int, ThreadPoolExecutor] | None = None
+_MOST_SYNCED: Final = 4096
 _synced: dict[Path, tuple[int, int]] = {}
 """The inode and the time of the last change of folders whose names are synced."""
 
@@ -133,6 +134,9 @@ def _sync_folders(root: Path, folders: Iterable[Path], *files: Path) -> None:
         # The first error is raised after all of them have ended.
         list(_workers().map(_sync, wanted))
     now = time.time_ns()
+    if len(_synced) > _MOST_SYNCED:
+        # They are synced once more.
+        _synced.clear()
     _synced.update({folder: stamps[folder] for folder in stale if now - stamps[folder][1] > _SETTLED_NS})
 
 

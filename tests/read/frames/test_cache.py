@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.errors import ParameterError
 from omnigraph.read.frames.cache import Cache, shared_cache
-from omnigraph.read.memory import available_memory
+from omnigraph.storage.machine_memory import available_memory
 
 
 def keep(cache: Cache, key: str, nbytes: int) -> str:
@@ -27,6 +27,13 @@ def test_the_least_recently_used_goes_first() -> None:
     keep(cache, "d", 10)
     assert cache.all_keys() == ("c", "a", "d")
     assert (cache.peek("b"), cache.nbytes) == (None, 30)
+
+
+def test_many_small_values_are_bounded_by_their_number() -> None:
+    cache = Cache(budget=1000, most_entries=3)
+    for key in "abcde":
+        keep(cache, key, 1)
+    assert (cache.all_keys(), cache.nbytes) == (("c", "d", "e"), 3)
 
 
 def test_one_large_value_makes_room_for_itself() -> None:

@@ -15,12 +15,14 @@ from threading import Event, Lock
 from typing import Final, TypeVar, cast
 
 from omnigraph.errors import ParameterError
-from omnigraph.read.memory import available_memory
+from omnigraph.storage.machine_memory import available_memory
 
 T = TypeVar("T")
 
 BUDGET_VARIABLE: Final = "OMNIGRAPH_CACHE_BYTES"
 _LARGEST_DEFAULT: Final = 4 * 2**30
+_MOST_ENTRIES: Final = 8_192
+"""A server that reads after each commit makes small entries for each version: so many, whatever their bytes."""
 
 
 @dataclass(slots=True)
@@ -33,13 +35,14 @@ class _PendingValue:
 
 
 class Cache:
-    """An LRU cache of at most ``budget`` bytes, safe to share between threads.
+    """An LRU cache of at most ``budget`` bytes in a bounded number of entries, safe to share between threads.
 
     If several threads need the same value, one of them makes it. Making a value may use the cache for others.
     """
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, most_entries: int = _MOST_ENTRIES) -> None:
         self.budget = budget
+        self._most_entries = most_entries
         self._lock = Lock()
         self._entries: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
         self._building: dict[Hashable, _PendingValue] = {}
@@ -87,7 +90,7 @@ class Cache:
                 return
             self._entries[key] = (value, nbytes)
             self._nbytes += nbytes
-            while self._nbytes > self.budget:
+            while self._nbytes > self.budget or len(self._entries) > self._most_entries:
                 _, (_, freed) = self._entries.popitem(last=False)
                 self._nbytes -= freed
 

@@ -11,11 +11,16 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
+from omnigraph.storage.lagging_columns import ColumnLag
 from omnigraph.storage.tables import IndexKind, Table, TableFragment, TableIndex, list_fragments
+
+if TYPE_CHECKING:
+    from lance.dataset import LanceDataset
 
 _KNOWN_FRAGMENTS: Final = 4096
 """A version has most fragments of the one before it: so many are kept, whatever they belong to."""
@@ -112,11 +117,6 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
         # Only a commit id tells this graph from an earlier one at the same location.
         return _read_table(table_key, snapshot.table(table_key))
 
-    def make() -> TableContents:
-        # The head of a branch keeps those tables open that a commit did not change.
-        table = snapshot.table(table_key)
-        return cache.get_or_make(_OpenTableKey(table), lambda: _read_table(table_key, table), _estimate_bytes)
-
     key: Hashable = (
         "contents",
         snapshot.commit.id,
@@ -126,32 +126,31 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
         snapshot.column_lag(table_key).hidden,
         snapshot.column_lag(table_key).describe_defaults(),
     )
-    return cache.get_or_make(key, make, _estimate_bytes)
+    return cache.get_or_make(key, lambda: _read_open_table(table_key, snapshot.table(table_key)), _estimate_bytes)
 
 
 def _estimate_bytes(contents: TableContents) -> int:
     return _BYTES_PER_FRAGMENT * (1 + len(contents.fragments))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _OpenTableKey:
-    """The cache key of the contents of a table that is open: it is the same table only through the same handle."""
+_open_tables: WeakKeyDictionary[LanceDataset, tuple[ColumnLag, TableContents]] = WeakKeyDictionary()
+"""The contents of tables that are open, by their handles."""
 
-    table: Table
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _OpenTableKey):
-            return False
-        return self.table.dataset is other.table.dataset and self.table.lag == other.table.lag
-
-    def __hash__(self) -> int:
-        return id(self.table.dataset)
+def _read_open_table(table_key: str, table: Table) -> TableContents:
+    """Read the contents of a table once. The head of a branch keeps those open that a commit did not change."""
+    known = _open_tables.get(table.dataset)
+    if known is None or known[0] != table.lag:
+        known = _open_tables[table.dataset] = table.lag, _read_table(table_key, table)
+    return known[1]
 
 
 def _read_table(table_key: str, table: Table) -> TableContents:
     parts = tuple(_to_contents(fragment) for fragment in list_fragments(table))
     columns = (*table.describe_columns(), *table.lag.describe_defaults())
-    return TableContents(table_key, columns, parts, lru_cache(1)(lambda: tuple(table.list_indexes().values())))
+    # Contents are kept for longer than versions are read: they must not keep their tables open.
+    reopen = table.make_opener()
+    return TableContents(table_key, columns, parts, lru_cache(1)(lambda: tuple(reopen().list_indexes().values())))
 
 
 @lru_cache(_KNOWN_FRAGMENTS)

@@ -281,6 +281,8 @@ class TokenBook:
             self._stamp = stamp
             try:
                 self._by_digest = self._index(read_token_file(self._path))
+                known = {token.id for token in self._by_digest.values()}
+                self._recorded = {name: day for name, day in self._recorded.items() if name in known}
                 self.is_stale = False
             except (NotFound, ParameterError) as error:
                 self.is_stale = True

@@ -17,7 +17,6 @@ import os
 import socket
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, TypeAlias
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from omnigraph.deadlines import check_deadline, suspend_deadlines
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
@@ -227,7 +226,8 @@ class _ThreadLocks(threading.local):
 
 _thread_locks = _ThreadLocks()
 # Only its owner can release an RLock, so a thread that was interrupted need not know whether it got it.
-_between_threads: defaultdict[tuple[str, str], threading.RLock] = defaultdict(threading.RLock)
+# Nobody else has one that nobody uses, so it may go: branches come and go.
+_between_threads: WeakValueDictionary[tuple[str, str], threading.RLock] = WeakValueDictionary()
 
 
 class _ThreadLock:
@@ -237,7 +237,7 @@ class _ThreadLock:
         _check_order(key)
         self._key = key
         with _fork_guard:
-            self._lock = _between_threads[key]
+            self._lock = _between_threads.setdefault(key, threading.RLock())
 
     def take(self, wait: LockWait) -> None:
         """Wait for the other threads."""

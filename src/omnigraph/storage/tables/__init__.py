@@ -3,6 +3,7 @@
 Every write of Lance is called in ``writes`` and ``upkeep``, and nowhere else.
 """
 
+from omnigraph.storage.tables.access import Access
 from omnigraph.storage.tables.column_files import FragmentColumns, replace_column_values
 from omnigraph.storage.tables.end_files import (
     LEAST_NUMBERED_ROWS,
@@ -47,7 +48,6 @@ from omnigraph.storage.tables.table import (
     ROW_CREATED_AT,
     ROW_ID,
     ROW_UPDATED_AT,
-    Access,
     StorageCalls,
     Table,
     TableCommit,

@@ -5,19 +5,18 @@ A :class:`Table` never follows the HEAD of its dataset. Nothing in this module w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar, cast
+from weakref import ref
 
 import lance
 import pyarrow as pa
-from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
 from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 
 from omnigraph.deadlines import wait_for
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, StorageError
-from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 from omnigraph.storage.lance_internals import (
     BranchRef,
@@ -33,7 +32,7 @@ from omnigraph.storage.lance_internals import (
     read_version_hint,
     translate_errors,
 )
-from omnigraph.storage.tables.written_rows import WrittenRows
+from omnigraph.storage.tables.access import Access
 
 Result = TypeVar("Result")
 
@@ -48,29 +47,6 @@ ROW_ADDRESS = "_rowaddr"
 _MAX_LISTINGS = 10
 BYTES_AT_ONCE: Final = 16 << 20
 """About how large a batch of rows is, where memory must not depend on the width of the rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How to reach the datasets of one graph: the storage options and the session whose caches they share."""
-
-    # May hold credentials: never printed.
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    session: Session = field(default_factory=Session, repr=False, compare=False)
-    barrier: WriteBarrier | None = field(default=None, repr=False, compare=False)
-    """Where writers wait until what they wrote survives a power cut; None if they do not."""
-    written: WrittenRows = field(default_factory=WrittenRows, repr=False, compare=False)
-    """The rows that this process has just written."""
-
-    @property
-    def durability(self) -> Durability:
-        """What acknowledged writes survive."""
-        return "process" if self.barrier is None else "power"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # A session lives in one process; the next one starts with empty caches. Executors write files, and the
-        # process that commits them syncs them.
-        return Access, (dict(self.storage_options),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +120,18 @@ class Table:
 
         The caches of a graph may grow to gigabytes: right for queries, too much for a lookup of many scattered values.
         """
-        access = replace(self.access, session=Session(index_cache_size_bytes=size))
-        return _reopen(self.uri, self.branch, self.version, access, self.lag)
+        return _reopen(self.uri, self.branch, self.version, self.access.with_index_cache(size), self.lag)
+
+    def make_opener(self) -> Callable[[], Table]:
+        """Return a function that returns this table, and does not keep it open until then."""
+        handle, lag = ref(self.dataset), self.lag
+        place = self.uri, self.branch, self.version, self.access
+
+        def open_again() -> Table:
+            found = handle()
+            return _reopen(*place, lag) if found is None else Table(*place, found, lag)
+
+        return open_again
 
     @property
     def is_local(self) -> bool:

@@ -23,7 +23,8 @@ from omnigraph.storage.lance_internals import (
     translate_errors,
     version_path,
 )
-from omnigraph.storage.tables.table import Access, Table, branch_uri, is_local_uri, open_table
+from omnigraph.storage.tables.access import Access
+from omnigraph.storage.tables.table import Table, branch_uri, is_local_uri, open_table
 
 DISCARDED_SUFFIX: Final = ".torn"
 

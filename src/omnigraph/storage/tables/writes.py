@@ -37,6 +37,7 @@ from omnigraph.storage.lance_internals import (
     translate_errors,
     version_path,
 )
+from omnigraph.storage.tables.access import Access
 from omnigraph.storage.tables.staging import (
     Addresses,
     FragmentText,
@@ -47,7 +48,6 @@ from omnigraph.storage.tables.staging import (
 )
 from omnigraph.storage.tables.table import (
     OPERATION_ID,
-    Access,
     Table,
     branch_uri,
     open_table,
