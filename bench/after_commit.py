@@ -4,7 +4,11 @@
 
 One process writes and asks in turns: a commit, the question, the question again. Both times are medians over the rounds
 of wall clock time; ``cpu`` is the ratio of the CPU time of the process, which a busy machine changes less. The ceiling
-is 2. ``idle`` is the floor of that ratio: the same question of a second graph, which nobody has changed, after a commit
+is 2. The question comes when the process has extended what it has in memory, which it begins after the commit, in a
+thread of its own: ``behind`` is the CPU time of that. ``at once`` is the ratio of CPU time for a question that does not
+wait for it, and so does a part of it itself: the time of both threads counts there.
+
+``idle`` is the floor of that ratio: the same question of a second graph, which nobody has changed, after a commit
 to the first. It is more than 1 because a commit leaves nothing of a question in the caches of the processor. Before the
 first round every question was asked until it was answered from memory.
 """
@@ -24,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 import omnigraph as og
+from omnigraph.read.match.follow_commits import wait_for_followers
 
 CEILING = 2.0
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: I32? }"
@@ -60,7 +65,9 @@ class Ratio:
     again_ms: float
     wall: float
     cpu: float
+    at_once: float
     idle: float
+    behind_ms: float
 
 
 class Asked:
@@ -114,23 +121,37 @@ def measure(asked: Asked, idle: Asked, rounds: int) -> list[Ratio]:
     found: list[Ratio] = []
     for kind in COMMITS:
         for question in QUESTIONS:
-            first: list[Spent] = []
-            again: list[Spent] = []
-            unchanged: list[Spent] = []
+            spent: dict[str, list[Spent]] = {name: [] for name in ("behind", "first", "again", "at once", "idle")}
             for number in range(rounds):
-                asked.commit(kind)
                 who = str(asked.names[number])
-                first.append(asked.ask(question, who))
-                again.append(asked.ask(question, who))
+                asked.commit(kind)
+                spent["behind"].append(_time(wait_for_followers))
+                spent["first"].append(asked.ask(question, who))
+                spent["again"].append(asked.ask(question, who))
+                asked.commit(kind)
+                spent["at once"].append(asked.ask(question, who))
                 idle.ask(question, who)
                 asked.commit(kind)
-                unchanged.append(idle.ask(question, who))
+                wait_for_followers()
+                spent["idle"].append(idle.ask(question, who))
             walls, cpus = (
-                [median(getattr(each, name) for each in spent) for spent in (first, again, unchanged)]
-                for name in ("wall", "cpu")
+                {name: median(getattr(each, clock) for each in times) for name, times in spent.items()}
+                for clock in ("wall", "cpu")
             )
-            ratios = walls[0] / walls[1], cpus[0] / cpus[1], cpus[2] / cpus[1]
-            found.append(Ratio(kind, question, walls[0], walls[1], *ratios))
+            ratios = {name: cpus[name] / cpus["again"] for name in ("first", "at once", "idle")}
+            found.append(
+                Ratio(
+                    commit=kind,
+                    question=question,
+                    first_ms=walls["first"],
+                    again_ms=walls["again"],
+                    wall=walls["first"] / walls["again"],
+                    cpu=ratios["first"],
+                    at_once=ratios["at once"],
+                    idle=ratios["idle"],
+                    behind_ms=cpus["behind"],
+                )
+            )
     return found
 
 
@@ -148,12 +169,12 @@ def main() -> None:
     if given.json:
         print(json.dumps([asdict(each) for each in found], indent=2))
         return
-    columns = "".join(f"{name:>10}" for name in ("first ms", "again ms", "ratio", "cpu", "idle"))
+    columns = "".join(f"{name:>10}" for name in ("first ms", "again ms", "ratio", "cpu", "at once", "idle", "behind"))
     print(f"{'commit':14}{'question':12}{columns}   ceiling {CEILING}")
     for each in found:
         print(
             f"{each.commit:14}{each.question:12}{each.first_ms:10.2f}{each.again_ms:10.2f}{each.wall:10.1f}{each.cpu:10.1f}"
-            f"{each.idle:10.1f}   {'ok' if each.cpu <= CEILING else 'MISSED'}"
+            f"{each.at_once:10.1f}{each.idle:10.1f}{each.behind_ms:10.2f}   {'ok' if each.cpu <= CEILING else 'MISSED'}"
         )
 
 

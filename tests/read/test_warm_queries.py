@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,7 @@ from omnigraph.read.frames import ExtendedTable, QueryTables, Strategy, entity_s
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.match import rebuild, scan_nodes, strategy
 from omnigraph.read.match.current_topology import open_topology
+from omnigraph.read.match.follow_commits import extend_memory
 from omnigraph.read.query import QueryOptions, QueryRequest, explain_query, run_query
 from omnigraph.storage import tables
 from omnigraph.storage.tables import Table
@@ -76,6 +78,11 @@ class Life:
                 cold = answer(self.graph, Cache(BUDGET), *asked, Strategy.ARRAYS, at)
                 for how in (Strategy.ARRAYS, Strategy.AUTO):
                     assert answer(self.graph, self.warm, *asked, how, at) == cold, (name, branch, how)
+
+    def follow(self) -> None:
+        """Extend what is in memory, as after a commit of this process to any table of any branch."""
+        for branch in ("main", "side"):
+            extend_memory(self.graph._manifest, branch, self.graph.snapshot(branch).pins, self.warm)
 
     def mutate_existing(self, text: str, who: str, other: str, branch: str) -> None:
         """Mutate, unless an edge would end at a node that is gone."""
@@ -164,12 +171,15 @@ def new_life(folder: Path) -> Life:
 
 @pytest.mark.costly
 @settings(max_examples=sized(4, 150))
-@given(st.lists(EVENTS, min_size=2, max_size=6), st.booleans(), st.booleans())
+@given(
+    st.lists(EVENTS, min_size=2, max_size=6), st.booleans(), st.booleans(), st.sampled_from(["", "before", "beside"])
+)
 def test_any_life_is_answered_as_by_a_new_handle(
     tmp_path_factory: pytest.TempPathFactory,
     events: list[tuple[str, str, str, str, list[str]]],
     looks_back: bool,
     rebuilds: bool,
+    follows: str,
 ) -> None:
     life = new_life(tmp_path_factory.mktemp("life"))
     with pytest.MonkeyPatch.context() as patch:
@@ -186,7 +196,15 @@ def test_any_life_is_answered_as_by_a_new_handle(
                 life.mutate_existing(MUTATIONS[kind], who, other, branch)
             else:
                 UPKEEP[kind](life)
+            follower = Thread(target=life.follow)
+            if follows:
+                follower.start()
+            if follows == "before":
+                follower.join()
             life.compare(asked, who)
+            if follows == "beside":
+                follower.join()
+                life.compare(asked[:1], who)
             if rebuilds:
                 rebuild.wait_for_rebuild()
                 life.compare(asked[:1], who)

@@ -22,11 +22,12 @@ from omnigraph.read.memory import MemoryLimit, parse_bytes
 if TYPE_CHECKING:
     from omnigraph import policy as policies
     from omnigraph.maintain import automatic_cleanup, upkeep
-    from omnigraph.read import query, search
+    from omnigraph.read import match, query, search
 else:
     policies = LateModule("omnigraph.policy")
     automatic_cleanup = LateModule("omnigraph.maintain.automatic_cleanup")
     upkeep = LateModule("omnigraph.maintain.upkeep")
+    match = LateModule("omnigraph.read.match")
     query = LateModule("omnigraph.read.query")
     search = LateModule("omnigraph.read.search")
 
@@ -59,6 +60,8 @@ class GraphBase:
         self.mode: Mode = mode
         self.actor = actor
         self._background: upkeep.BackgroundUpkeep | None = None
+        self._follower: match.CommitFollower | None = None
+        """Follows the commits of this handle once a query has been asked."""
         self._next_look = 0.0
         """When, on the monotonic clock, a commit is followed by the next look whether a cleanup is due."""
         self._starts_upkeep: Callable[[str], object] | None = None
@@ -124,6 +127,14 @@ class GraphBase:
         """Return a snapshot and the catalog to read it with."""
         snapshot = references.take_snapshot(self._manifest, branch, at)
         return snapshot, contract.load_schema_of(self._manifest, snapshot.schema_ir_hash).catalog
+
+    def _note_query(self) -> None:
+        """Let commits that are made through this handle extend what queries have in memory."""
+        if self._follower is None and self.mode == "rw":
+            self._follower = match.CommitFollower(self._manifest)
+            self._manifest.on_commit = self._follower.follow
+        elif self._follower is not None:
+            self._follower.note_query()
 
     def _query_options(self, memory: MemoryLimit = None) -> query.QueryOptions:
         return query.QueryOptions(self._embedding, memory=self.memory if memory is None else parse_bytes(memory))

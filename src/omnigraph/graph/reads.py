@@ -59,6 +59,7 @@ class ReadVerbs(GraphBase):
             >>> graph.query(friends, params={"of": "ann"}).rows
             [{'f.name': 'bob'}]
         """
+        self._note_query()
         return query.run_query(
             self._manifest, query.QueryRequest(source, name, params), branch, at, self._query_options(memory)
         )

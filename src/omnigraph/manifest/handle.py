@@ -107,6 +107,8 @@ class Manifest:
         self._newest_main: Table | None = None
         self.on_crowded: Callable[[str, frozenset[str]], object] | None = None
         """Called after a commit that left many small fragments, with the branch and the keys of the tables."""
+        self.on_commit: Callable[[str, frozenset[str]], object] | None = None
+        """Called after a commit, without a lock, with the branch and the keys of the tables that it changed."""
         self.on_publish: Callable[[], object] | None = None
         """Called after each publish, under the branch's lock: it must be quick."""
         self.policy: Policy | None = None

@@ -221,6 +221,12 @@ class ExtendedTable:
             lambda known, parts: pa.concat_arrays([*known, self._collect_added(column, parts)]),
         )
 
+    def load_all_added(self) -> None:
+        """Place the added rows, and load their values of all columns that are in memory of the base."""
+        for column in ("id", *self.base.loaded_columns()):
+            self.load_added(column)
+        self._cache.get_or_make((self._key, "placement"), self._place_rows, lambda made: made.nbytes)
+
     def locate_added(self, column: str, nodes: FullTable) -> Positions:
         """Return the position of the text in a column of each added row among nodes, or -1."""
 

@@ -2,6 +2,7 @@
 
 from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey
 from omnigraph.read.match.execute import execute_match, run_match, stream_match
+from omnigraph.read.match.follow_commits import CommitFollower
 from omnigraph.read.match.join import find_join_comparison
 from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
 from omnigraph.read.match.pieces import Piece, measure_frame
@@ -20,6 +21,7 @@ __all__ = [
     "IN_RANKING",
     "RANKED_BY_STORAGE",
     "Adjacency",
+    "CommitFollower",
     "EdgeEnds",
     "EdgeEndsKey",
     "Leaf",

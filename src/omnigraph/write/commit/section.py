@@ -110,6 +110,8 @@ def commit_operation(
         except AlreadyCommitted as earlier:
             raise earlier from error
         raise
+    if result.commit is not None and manifest.on_commit is not None:
+        manifest.on_commit(options.branch, result.tables)
     if result.crowded and manifest.on_crowded is not None and not operation.kind.is_upkeep:
         manifest.on_crowded(options.branch, result.crowded)
     return result

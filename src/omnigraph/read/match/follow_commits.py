@@ -1,0 +1,146 @@
+"""Follow the commits of this process: extend what is in memory to the version that a commit made.
+
+The next query would do it, and wait for it. A thread of the process does it right after the commit instead, outside of
+all locks. It makes nothing that a query would not make, under the same keys of the cache: a query that comes earlier
+makes it itself, or waits for the rest, and nothing is made twice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Collection
+from itertools import product
+from typing import Final
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.language.query import EdgeStep, TraversalDirection
+from omnigraph.language.schema import EdgeType
+from omnigraph.manifest.contract import load_schema_of
+from omnigraph.manifest.handle import Manifest
+from omnigraph.manifest.references import assume_snapshot, take_snapshot
+from omnigraph.read.frames import Cache, ExtendedTable, QueryTables, shared_cache
+from omnigraph.read.match.corrected_adjacency import load_steps
+from omnigraph.read.match.current_topology import open_topology
+from omnigraph.read.match.topology import AdjacencyKey
+
+_PATIENCE: Final = 4
+"""After so many commits in a row that no query followed, memory stays as it is until the next query."""
+_SECONDS_AT_EXIT: Final = 10.0
+
+_log = logging.getLogger("omnigraph")
+
+
+class CommitFollower:
+    """Extends what queries of one graph have in memory after each commit, as long as somebody asks."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._unread = 0
+
+    def note_query(self) -> None:
+        """Note that somebody reads what the last commits made."""
+        self._unread = 0
+
+    def follow(self, branch: str, table_keys: Collection[str]) -> None:
+        """Extend what is in memory of these tables, which a commit to a branch changed, in the background."""
+        if self._unread < _PATIENCE:
+            self._unread += 1
+            _thread.request(self._manifest, branch, table_keys)
+
+
+def wait_for_followers() -> None:
+    """Wait until what is in memory shows all commits that are followed."""
+    _thread.join(None)
+
+
+class _FollowingThread:
+    """The thread of this process that follows commits. It starts with the first of them and then waits for others.
+
+    A new thread for each commit would keep the writer waiting until the interpreter comes back to it.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._requests: dict[tuple[Manifest, str], set[str]] = {}
+        self._is_running = False
+        self._is_started = False
+
+    def request(self, manifest: Manifest, branch: str, table_keys: Collection[str]) -> None:
+        """Follow a commit, together with those that were requested and not begun."""
+        with self._changed:
+            self._requests.setdefault((manifest, branch), set()).update(table_keys)
+            if not self._is_started:
+                self._is_started = True
+                threading.Thread(target=self._run, name="omnigraph-follow", daemon=True).start()
+            self._changed.notify_all()
+
+    def join(self, seconds: float | None) -> None:
+        """Wait until nothing is left to do, but not longer than this."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._requests and not self._is_running, seconds)
+
+    def stop(self) -> None:
+        """Begin nothing new, and wait for what was begun.
+
+        A thread that returns from Lance while the interpreter ends makes the process abort.
+        """
+        with self._changed:
+            self._requests.clear()
+        self.join(_SECONDS_AT_EXIT)
+
+    def reset(self) -> None:
+        """Begin anew in a child process, which does not have the thread."""
+        self.__init__()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._requests)
+                manifest, branch = next(iter(self._requests))
+                table_keys = self._requests.pop((manifest, branch))
+                self._is_running = True
+            try:
+                extend_memory(manifest, branch, table_keys, shared_cache())
+            except OmniGraphError as error:
+                # Nobody waits for it: the branch may have been deleted, for one. Queries go on without it.
+                _log.info("what is in memory of branch '%s' is not extended: %s", branch, error)
+            finally:
+                # Nothing of the graph is kept alive while it waits for the next commit.
+                del manifest, branch, table_keys
+                with self._changed:
+                    self._is_running = False
+                    self._changed.notify_all()
+
+
+_thread: Final = _FollowingThread()
+atexit.register(_thread.stop)
+os.register_at_fork(after_in_child=_thread.reset)
+
+
+def extend_memory(manifest: Manifest, branch: str, table_keys: Collection[str], cache: Cache) -> None:
+    """Extend what the cache has of some tables to the newest version of a branch."""
+    snapshot = assume_snapshot(manifest, branch) or take_snapshot(manifest, branch)
+    tables = QueryTables(snapshot, load_schema_of(manifest, snapshot.schema_ir_hash).catalog, cache)
+    changed = [each for each in tables.catalog.nodes.values() if each.table_key in table_keys]
+    for node in changed:
+        table = tables.full_table_of(node)
+        if isinstance(table, ExtendedTable):
+            table.load_all_added()
+    moved = {each.name for each in changed}
+    for edge in tables.catalog.edges.values():
+        if edge.table_key in table_keys or not moved.isdisjoint((edge.from_type, edge.to_type)):
+            _extend_arrays(edge, tables)
+
+
+def _extend_arrays(edge: EdgeType, tables: QueryTables) -> None:
+    topology = open_topology(edge, tables)
+    if not topology.is_extended:
+        return
+    if isinstance(topology.edges, ExtendedTable):
+        topology.edges.load_all_added()
+    for direction, distinct in product(TraversalDirection, (True, False)):
+        if tables.cache.peek(AdjacencyKey(topology.bases.key, direction, distinct)) is not None:
+            load_steps((EdgeStep(edge.name, direction),), tables, distinct=distinct)
