@@ -188,6 +188,9 @@ class CarriedDeadlines:
 
         Deadlines hold only while an item is computed: in between the caller does what it likes.
         """
+        if not self.deadlines:
+            yield from make()
+            return
         own = CarriedDeadlines(
             tuple(each.renew() if isinstance(each, _CallDeadline) else each for each in self.deadlines)
         )

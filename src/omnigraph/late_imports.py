@@ -8,17 +8,23 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
+
+
+_IMPORTED: Final = "__imported__"
 
 
 class LateModule(ModuleType):
     """Stands for a module. The type checker sees the module itself, imported under ``TYPE_CHECKING``."""
 
     def __getattr__(self, name: str) -> object:
-        return getattr(import_module(self.__name__), name)
+        found = self.__dict__.get(_IMPORTED)
+        if found is None:
+            found = self.__dict__[_IMPORTED] = import_module(self.__name__)
+        return getattr(found, name)
 
 
 def import_late(package: str, names_by_module: Mapping[str, Sequence[str]]) -> Callable[[str], object]:

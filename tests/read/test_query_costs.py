@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import EntitySet, Mask, Positions, Strategy
 from omnigraph.read.match import expand
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
-from omnigraph.storage.tables import Table
+from tests.counting import count_reads
 from tests.read.profiles import list_operators
 
 SCHEMA = """
@@ -109,15 +108,7 @@ def test_an_optional_runs_once_for_equal_outer_entities(graph: Graph) -> None:
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The scans of each table."""
-    counted: Counter[str] = Counter()
-    scan = Table.scan
-
-    def counting(self: Table, *arguments: object, **options: object) -> object:
-        counted[Path(self.uri).name] += 1
-        return scan(self, *arguments, **options)  # pyright: ignore[reportArgumentType]  # passed on as they came
-
-    monkeypatch.setattr(Table, "scan", counting)
-    return counted
+    return count_reads(monkeypatch)
 
 
 def test_or_over_one_variable_is_one_scan(graph: Graph, scans: Counter[str]) -> None:

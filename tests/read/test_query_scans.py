@@ -16,7 +16,7 @@ from omnigraph.read.frames import Strategy
 from omnigraph.read.match import join
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query, run_query
 from omnigraph.storage.tables import Access, Table, table
-from tests.counting import counting_scans
+from tests.counting import count_reads, counting_scans
 
 SCHEMA = """
 node Person { name: String @key  age: I64  city: String? }
@@ -37,15 +37,7 @@ def graph(tmp_path: Path) -> Graph:
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The scans of each table, by the last part of its path."""
-    counted: Counter[str] = Counter()
-    scan = Table.scan
-
-    def counting(self: Table, *arguments: object, **options: object) -> object:
-        counted[Path(self.uri).name] += 1
-        return scan(self, *arguments, **options)  # pyright: ignore[reportArgumentType]  # passed on as they came
-
-    monkeypatch.setattr(Table, "scan", counting)
-    return counted
+    return count_reads(monkeypatch)
 
 
 def ask(graph: Graph, text: str) -> list[dict[str, object]]:

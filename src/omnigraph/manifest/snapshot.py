@@ -60,6 +60,8 @@ class Snapshot:
     lag: SchemaLag | None = None
     """How far its tables lag behind the schema that it is read with; None if they do not."""
     _opened: dict[Pin, Table] = field(default_factory=dict[Pin, Table], repr=False, compare=False)
+    described: dict[str, object] = field(default_factory=dict[str, object], init=False, repr=False, compare=False)
+    """What readers have learned about its tables, by table key."""
 
     def catalog(self) -> Catalog:
         """Return the types of the schema that it is read with."""
@@ -67,6 +69,8 @@ class Snapshot:
 
     def pin(self, name: str) -> Pin:
         """Return the pin of a type by name, or by table key if a node and an edge type share the name."""
+        if name in self.pins:
+            return self.pins[name]
         for table_key in TableKey.candidates(name):
             if table_key in self.pins:
                 return self.pins[table_key]

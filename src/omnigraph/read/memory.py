@@ -166,13 +166,16 @@ class QueryMemory:
         items = make()
         try:
             while True:
-                self._pool.resume(self)
+                # Without bytes of the pool nobody waits for it.
+                if self.granted:
+                    self._pool.resume(self)
                 try:
                     item = next(items)
                 except StopIteration:
                     return
                 finally:
-                    self._pool.pause(self)
+                    if self.granted:
+                        self._pool.pause(self)
                 yield item
         finally:
             if isinstance(items, Generator):

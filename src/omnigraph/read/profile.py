@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Final
 
 from omnigraph.deadlines import check_deadline
@@ -41,6 +40,31 @@ class OperatorStats:
             self.access_path = _THEN.join(filter(None, (self.access_path, access_path)))
 
 
+@dataclass(slots=True)
+class Measurement:
+    """A block whose time is that of one operator."""
+
+    plan: PlanOperator
+    stats: OperatorStats
+    running: list[tuple[PlanOperator, OperatorStats]]
+    """The operators that run now, the innermost last."""
+    started: float = 0.0
+
+    def __enter__(self) -> OperatorStats:
+        self.running.append((self.plan, self.stats))
+        self.started = time.perf_counter()
+        return self.stats
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        seconds = time.perf_counter() - self.started
+        self.stats.seconds += seconds
+        self.running.pop()
+        if self.running:
+            self.running[-1][1].seconds -= seconds
+
+
 @dataclass(frozen=True, slots=True)
 class ProfileRecorder:
     """Collects the statistics of a running query, by the identity of the operator."""
@@ -48,21 +72,13 @@ class ProfileRecorder:
     stats: dict[int, OperatorStats] = field(default_factory=dict[int, OperatorStats])
     _running: list[tuple[PlanOperator, OperatorStats]] = field(default_factory=list[tuple[PlanOperator, OperatorStats]])
 
-    @contextmanager
-    def measure(self, plan: PlanOperator) -> Generator[OperatorStats]:
+    def measure(self, plan: PlanOperator) -> Measurement:
         """Add the time spent inside to an operator, and subtract it from the operator that contains it."""
         check_deadline()
-        stats = self.stats.setdefault(id(plan), OperatorStats())
-        self._running.append((plan, stats))
-        started = time.perf_counter()
-        try:
-            yield stats
-        finally:
-            seconds = time.perf_counter() - started
-            stats.seconds += seconds
-            self._running.pop()
-            if self._running:
-                self._running[-1][1].seconds -= seconds
+        stats = self.stats.get(id(plan))
+        if stats is None:
+            stats = self.stats[id(plan)] = OperatorStats()
+        return Measurement(plan, stats, self._running)
 
     def name_running(self) -> str:
         """Return the operator that runs now, as a plan shows it."""

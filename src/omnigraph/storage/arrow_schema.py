@@ -11,6 +11,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from omnigraph.derived_values import keep_derived
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue
@@ -41,6 +42,7 @@ BLOB = pa.struct(
 _BLOB_METADATA = {"ARROW:extension:name": "lance.blob.v2", "ARROW:extension:metadata": ""}
 
 
+@keep_derived(1024)
 def arrow_schema(type_: NodeType | EdgeType) -> pa.Schema:
     """Return the columns of a type's table."""
     own = ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",)

@@ -21,7 +21,10 @@ Operand: TypeAlias = "Values | pa.Scalar[pa.DataType] | pa.StringArray | pa.Bool
 def column_of(rows: Rows, name: str) -> Values:
     """Return one column as one array."""
     found = cast("Values | pa.ChunkedArray[pa.Scalar[pa.DataType]]", rows.column(name))
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    if not isinstance(found, pa.ChunkedArray):
+        return found
+    # To combine one chunk copies it.
+    return cast("Values", found.chunk(0) if found.num_chunks == 1 else found.combine_chunks())
 
 
 def make_nulls(count: int, type_: pa.DataType) -> Values:

@@ -62,13 +62,19 @@ class Scans:
                 self._rows.append(found.num_rows)
             return found.to_reader()
 
-        take = tables.take_fragment
+        read, take = Table.read, tables.take_fragment
+
+        def counted_rows(table: Table, columns: Sequence[str], filter: str) -> pa.Table:  # noqa: A002  as there
+            found = read(table, columns, filter)
+            self._rows.append(found.num_rows)
+            return found
 
         def counted_fragment(table: Table, fragment: TableFragment, columns: Sequence[str]) -> pa.Table:
             self._rows.append(fragment.num_rows)
             return take(table, fragment, columns)
 
         monkeypatch.setattr(Table, "scan", counted)
+        monkeypatch.setattr(Table, "read", counted_rows)
         monkeypatch.setattr(tables, "take_fragment", counted_fragment)
 
     def taken(self) -> list[int]:

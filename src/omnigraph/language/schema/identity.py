@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Literal, TypeVar, cast
 
 Value = TypeVar("Value")
@@ -41,17 +42,17 @@ class TableKey(str):
     @classmethod
     def of(cls, kind: str, type_name: str) -> TableKey:
         """The key of the table of a type."""
-        return cls(f"{kind}:{type_name}")
+        return _make_key(kind, type_name)
 
     @classmethod
     def of_node(cls, type_name: str) -> TableKey:
         """The key of the table of a node type."""
-        return cls.of("node", type_name)
+        return _make_key("node", type_name)
 
     @classmethod
     def of_edge(cls, type_name: str) -> TableKey:
         """The key of the table of an edge type."""
-        return cls.of("edge", type_name)
+        return _make_key("edge", type_name)
 
     @classmethod
     def parse(cls, text: str) -> TableKey:
@@ -85,6 +86,11 @@ class TableKey(str):
     def nodes_first(self) -> tuple[bool, str]:
         """The sort key for listings: node types before edge types, each by name."""
         return self.kind != "node", self
+
+
+@lru_cache(4096)
+def _make_key(kind: str, type_name: str) -> TableKey:
+    return TableKey(f"{kind}:{type_name}")
 
 
 def split_by_kind(values: Mapping[str, Value]) -> tuple[dict[str, Value], dict[str, Value]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakKeyDictionary
 
 from omnigraph.manifest.snapshot import Snapshot
@@ -109,6 +109,13 @@ class TableContents:
 
 def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableContents:
     """Return the contents of a table of a snapshot, from the cache if possible. A missing table has no rows."""
+    known = cast("TableContents | None", snapshot.described.get(table_key))
+    if known is None:
+        known = snapshot.described[table_key] = _find_contents(snapshot, table_key, cache)
+    return known
+
+
+def _find_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableContents:
     pin = snapshot.pins.get(table_key)
     if pin is None:
         return TableContents(table_key, (), ())
@@ -117,14 +124,15 @@ def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCont
         # Only a commit id tells this graph from an earlier one at the same location.
         return _read_table(table_key, snapshot.table(table_key))
 
+    lag = snapshot.column_lag(table_key)
     key: Hashable = (
         "contents",
         snapshot.commit.id,
         table_key,
         pin.branch,
         pin.version,
-        snapshot.column_lag(table_key).hidden,
-        snapshot.column_lag(table_key).describe_defaults(),
+        lag.hidden,
+        lag.describe_defaults(),
     )
     return cache.get_or_make(key, lambda: _read_open_table(table_key, snapshot.table(table_key)), _estimate_bytes)
 

@@ -368,21 +368,21 @@ class PartialTable:
 
     def intern(self, rows: pa.Table) -> Positions:
         """Return the positions of rows by their ``id``, and add new rows. Values of other columns are kept."""
-        at = self._number_ids(column_of(rows, "id"))
+        at = self.intern_ids(column_of(rows, "id"))
         for column in rows.column_names:
             if column != "id":
                 self._store(column, at, cast_values(column_of(rows, column), type_of(self._schema, column)))
         return at
 
-    def _number_ids(self, ids: Values) -> Positions:
-        distinct = ids.unique()
-        if not len(self._ids) and len(distinct) == len(ids):
+    def intern_ids(self, ids: Values) -> Positions:
+        """Return the positions of ids, and add new ones."""
+        if not len(self._ids) and (len(ids) <= 1 or len(ids.unique()) == len(ids)):
             self._ids = cast_values(ids, self._ids.type)
             return np.arange(len(ids))
         at = find_positions(ids, self._ids).astype(np.int64)
         new = np.flatnonzero(at < 0)
         if len(new):
-            new_ids = ids.take(new)
+            new_ids = ids if len(new) == len(ids) else ids.take(new)
             distinct = new_ids.unique()
             at[new] = len(self._ids) + find_positions(new_ids, distinct)
             self._ids = pa.concat_arrays([self._ids, distinct])
@@ -402,17 +402,18 @@ class PartialTable:
 
     def take_ids(self, positions: Positions) -> pa.StringArray:
         """Return the ids at some positions."""
-        return cast("pa.StringArray", self._ids.take(positions))
+        return cast("pa.StringArray", self._ids if _are_all(positions, len(self._ids)) else self._ids.take(positions))
 
     def take_values(self, column: str, positions: Positions) -> Values:
         """Return the values of a property at some positions, and fetch the missing ones at once."""
         if column == "id":
             return cast("Values", self.take_ids(positions))
         fetched = self._fetched_column(column)
-        missing = np.unique(positions[fetched.slots[positions] < 0])
-        if len(missing):
-            self._fetch(column, missing)
-        return fetched.values.take(fetched.slots[positions])
+        slots = fetched.slots[positions]
+        if slots.min(initial=0) < 0:
+            self._fetch(column, np.unique(positions[slots < 0]))
+            slots = fetched.slots[positions]
+        return fetched.values if _are_all(slots, len(fetched.values)) else fetched.values.take(slots)
 
     def _fetched_column(self, column: str) -> _FetchedColumn:
         if column not in self._columns:
@@ -424,6 +425,9 @@ class PartialTable:
         return fetched
 
     def _store(self, column: str, positions: Positions, values: Values) -> None:
+        if column not in self._columns and _are_all(positions, len(self._ids)):
+            self._columns[column] = _FetchedColumn(np.arange(len(positions)), values)
+            return
         fetched = self._fetched_column(column)
         fetched.slots[positions] = len(fetched.values) + np.arange(len(positions))
         fetched.values = pa.concat_arrays([fetched.values, values]) if len(fetched.values) else values
@@ -466,8 +470,14 @@ def lookup_rows(table: Table, among: Sequence[str], values: Values, columns: Seq
         return whole.filter(_or_masks(masks)).select(list(columns))
     lists = [values.slice(begin, MAX_LISTED_VALUES) for begin in range(0, len(values), MAX_LISTED_VALUES)]
     filters = [ValueIn(tuple(among), cast("pa.StringArray", each)).to_sql() for each in lists]
-    found = [table.scan(list(columns), filter=each).read_all() for each in filters]
-    return pa.concat_tables(found) if found else table.schema.empty_table().select(list(columns))
+    found = [table.read(columns, each) for each in filters if each is not None]
+    return (
+        pa.concat_tables(found)
+        if len(found) > 1
+        else found[0]
+        if found
+        else table.schema.empty_table().select(list(columns))
+    )
 
 
 def _or_masks(masks: Sequence[pa.BooleanArray]) -> pa.BooleanArray:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.deadlines import check_deadline
+from omnigraph.derived_values import keep_derived
 from omnigraph.language.query import (
     Aggregate,
     And,
@@ -202,7 +203,12 @@ def _evaluate_arm(value: Expression | None, choice: Choose, frame: Frame, evalua
 
 def fold_constants(part: Part, evaluation: EvaluationContext) -> Part:
     """Return an expression or predicate with constants in place of computed parts that are the same in every row."""
-    return cast(Part, _fold(part, evaluation))
+    return cast(Part, _fold(part, evaluation)) if _is_computed(part) else part
+
+
+@keep_derived(1024)
+def _is_computed(part: Expression | Predicate) -> bool:
+    return any(isinstance(each, ComputedExpression) for each in walk_expression(part))
 
 
 def _fold(part: Expression | Predicate, evaluation: EvaluationContext) -> Expression | Predicate:

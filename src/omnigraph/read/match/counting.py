@@ -23,9 +23,9 @@ def reduce_frame(frame: Frame, needed: Variables) -> Frame:
     """Drop the variables that are not needed, and collapse equal rows where that is sure to pay."""
     if frame.weights is not None:
         check_countable(float(frame.weights.sum(dtype=np.float64)))
-    dropped = any(name not in needed for name in frame.bindings)
-    frame = frame.select(needed)
-    return collapse_frame(frame) if dropped or not frame.bindings else frame
+    if frame.bindings and needed.issuperset(frame.bindings):
+        return frame
+    return collapse_frame(frame.select(needed))
 
 
 def collapse_frame(frame: Frame) -> Frame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from omnigraph.derived_values import keep_derived
 from omnigraph.language.query import Aggregate, AggregateFunction, Expression, Identity, Predicate
 from omnigraph.language.query.plan import (
     Connect,
@@ -57,7 +58,21 @@ class MatchSpine:
 
 
 def build_spine(plan: MatchPlan, needed: Variables) -> MatchSpine:
-    """Build the spine of a match of whose result some variables are needed."""
+    """Return the spine of a match of whose result some variables are needed."""
+    known = _find_spines(plan)
+    if needed not in known:
+        known[needed] = _build_spine(plan, needed)
+    return known[needed]
+
+
+@keep_derived(256)
+def _find_spines(plan: MatchPlan) -> dict[Variables, MatchSpine]:
+    """Return the spines of a match that were built so far, by the variables that are needed."""
+    del plan
+    return {}
+
+
+def _build_spine(plan: MatchPlan, needed: Variables) -> MatchSpine:
     steps: list[SpineStep] = []
     while not isinstance(plan, Leaf):
         steps.append(SpineStep(plan, needed))
@@ -71,6 +86,7 @@ def all_bound_variables(plan: MatchPlan) -> Variables:
     return frozenset[str]().union(*map(variables_bound_by, walk_plan(plan, into_blocks=False)))
 
 
+@keep_derived(256)
 def needed_variables(plan: ReadPlan) -> Variables:
     """The variables of its match that the result part of a plan needs."""
     needed: Variables = frozenset()

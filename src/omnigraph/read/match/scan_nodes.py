@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import compress
-from operator import not_
 from typing import Final, TypeGuard
 
 import numpy as np
@@ -42,6 +40,7 @@ from omnigraph.read.frames import (
 from omnigraph.storage.columns import column_of, to_bool_array
 from omnigraph.storage.filters import Condition, ValueCondition, ValueIn
 from omnigraph.storage.lagging_columns import has_declared_column
+from omnigraph.storage.tables import Table
 
 _KEY_IS_ID: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 """Every release has written keys of these types into the id in the same way."""
@@ -60,14 +59,14 @@ def execute_scan(plan: NodeScan, context: QueryContext, restrictions: Sequence[C
     texts = [predicate for predicate in rest if isinstance(predicate, TextMatch)]
     pushed += [ValueIn(("id",), context.search.find_matching_ids(text, type_.table_key)) for text in texts]
     rest = [predicate for predicate in rest if not isinstance(predicate, TextMatch)]
-    is_pushed = _should_push_down(pushed, type_, context)
-    context.recorder.record_access_path(_name_access(pushed, type_, context, is_pushed=is_pushed))
-    if is_pushed:
+    texts_of_pushed = _push_down(pushed, type_, context)
+    context.recorder.record_access_path(_name_access(pushed, texts_of_pushed, type_, context))
+    if texts_of_pushed is not None:
         nodes: WholeTable | PartialTable = context.tables.partial_table_of(type_)
-        is_decided = [_is_decided_by_storage(condition, type_, context) for condition in pushed]
         _pay_scan(pushed, type_, context)
-        positions = _filter_in_storage(list(compress(pushed, is_decided)), nodes, type_, context)
-        positions = _filter_positions(list(compress(pushed, map(not_, is_decided))), nodes, positions)
+        positions = _filter_in_storage(pushed, texts_of_pushed, nodes, context.snapshot.table(type_.table_key))
+        left = [condition for condition, sql in zip(pushed, texts_of_pushed, strict=True) if sql is None]
+        positions = _filter_positions(left, nodes, positions)
     else:
         nodes = context.tables.full_table_of(type_)
         if isinstance(nodes, FullTable) and _is_scanned_often(pushed, nodes):
@@ -123,13 +122,13 @@ def _to_id_condition(condition: Condition, type_: NodeType | EdgeType) -> list[C
     return [ValueIn(("id",), pa.array([text], pa.string()))]
 
 
-def _should_push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
-    """Whether the storage filters by some of the conditions, instead of loading the table."""
-    return (
-        bool(conditions)
-        and not _should_load_table(conditions, type_, context)
-        and any(_is_decided_by_storage(condition, type_, context) for condition in conditions)
-    )
+def _push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> list[str | None] | None:
+    """Return the conditions as SQL, None for each that the storage does not decide; None if the table is loaded."""
+    if not conditions or _should_load_table(conditions, type_, context):
+        return None
+    stored = context.snapshot.table(type_.table_key).schema
+    found = [_decide_by_storage(condition, type_, stored) for condition in conditions]
+    return None if all(sql is None for sql in found) else found
 
 
 def _should_load_table(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> bool:
@@ -169,21 +168,21 @@ def _has_index(condition: Condition, table: FullTable) -> bool:
     return (is_comparison or isinstance(condition, ValueIn)) and table.contents.indexed.issuperset(condition.columns)
 
 
-def _is_decided_by_storage(condition: Condition, type_: NodeType, context: QueryContext) -> bool:
-    """Whether the storage can decide a condition: it is short enough, and the table has its columns as declared."""
-    stored = context.snapshot.table(type_.table_key).schema
+def _decide_by_storage(condition: Condition, type_: NodeType, stored: pa.Schema) -> str | None:
+    """Return a condition as SQL if it is short enough, and the table has its columns as declared."""
     are_declared = all(has_declared_column(type_, stored, column) for column in condition.columns)
-    return are_declared and condition.to_sql() is not None
+    return condition.to_sql() if are_declared else None
 
 
 def _filter_in_storage(
-    conditions: Sequence[Condition], nodes: PartialTable, type_: NodeType, context: QueryContext
+    conditions: Sequence[Condition], texts: Sequence[str | None], nodes: PartialTable, table: Table
 ) -> Positions:
-    table = context.snapshot.table(type_.table_key)
-    sql = " AND ".join(f"({condition.to_sql()})" for condition in conditions)
-    listed = [len(condition.values) for condition in conditions if is_id_condition(condition)]
-    columns = nodes.columns_to_read if listed and min(listed) <= FEW_ROWS else ()
-    return nodes.intern(table.scan(["id", *columns], filter=sql).read_all())
+    decided = [(condition, sql) for condition, sql in zip(conditions, texts, strict=True) if sql is not None]
+    sql = " AND ".join(f"({text})" for _, text in decided)
+    listed = [len(condition.values) for condition, _ in decided if is_id_condition(condition)]
+    if listed and min(listed) <= FEW_ROWS:
+        return nodes.intern(table.read(["id", *nodes.columns_to_read], sql))
+    return nodes.intern(table.scan(["id"], filter=sql).read_all())
 
 
 def _filter_in_memory(conditions: Sequence[Condition], nodes: WholeTable) -> Positions:
@@ -218,7 +217,7 @@ def describe_scan_access(plan: NodeScan, context: QueryContext) -> str:
     """Name how a scan would find its nodes now, for ``explain``."""
     type_ = context.catalog.nodes[plan.node_type]
     pushed, _ = split_predicates(plan.predicates, plan.variable, type_, context.evaluation)
-    return _name_access(pushed, type_, context, is_pushed=_should_push_down(pushed, type_, context))
+    return _name_access(pushed, _push_down(pushed, type_, context), type_, context)
 
 
 def finds_by_id(plan: NodeScan, context: QueryContext) -> bool:
@@ -226,8 +225,10 @@ def finds_by_id(plan: NodeScan, context: QueryContext) -> bool:
     return describe_scan_access(plan, context) == _BY_ID
 
 
-def _name_access(pushed: Sequence[Condition], type_: NodeType, context: QueryContext, *, is_pushed: bool) -> str:
-    if not is_pushed:
+def _name_access(
+    pushed: Sequence[Condition], texts: Sequence[str | None] | None, type_: NodeType, context: QueryContext
+) -> str:
+    if texts is None:
         return "in memory" if context.tables.is_loaded(type_) else "read whole"
-    is_found = any(is_id_condition(each) and each.to_sql() is not None for each in pushed)
+    is_found = any(is_id_condition(each) and sql is not None for each, sql in zip(pushed, texts, strict=True))
     return _BY_ID if is_found else "filtered by the storage"

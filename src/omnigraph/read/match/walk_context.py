@@ -79,7 +79,7 @@ def to_positions_in(column: EntityColumn, entities: WholeTable | PartialTable) -
     distinct, numbers = np.unique(column.positions, return_inverse=True)
     ids = column.entities.take_ids(distinct)
     if isinstance(entities, PartialTable):
-        return entities.intern(pa.table({"id": ids}))[numbers]
+        return entities.intern_ids(cast("Values", ids))[numbers]
     at = entities.locate(ids)
     missing = np.flatnonzero(at < 0)
     if len(missing):
@@ -143,21 +143,26 @@ def _find_edges_at(nodes: pa.StringArray, step: EdgeStep, walk: EdgeWalk, tables
     edge = tables.catalog.edges[step.edge_type]
     if edge.table_key not in tables.snapshot.pins:
         return _FoundEdges(empty_positions(), empty_positions(), empty_positions())
-    table = tables.snapshot.table(edge.table_key)
-    columns = ("src", "dst") if walk.distinct else ("id", "src", "dst")
-    rows = lookup_rows(table, lookup_columns(step.direction), cast("Values", nodes), columns)
+    table, among = tables.snapshot.table(edge.table_key), lookup_columns(step.direction)
+    # The end that is looked up is known, if it is one.
+    known = among if len(among) == len(nodes) == 1 else ()
+    columns = [
+        column for column in ("id", "src", "dst") if column not in known and not (walk.distinct and column == "id")
+    ]
+    rows = lookup_rows(table, among, cast("Values", nodes), columns)
     if walk.distinct:
         edges = np.arange(rows.num_rows)
     else:
         # An edge is found twice if both of its ends are in the frontier.
         edges, first = np.unique(tables.partial_table_of(edge).intern(rows.select(["id"])), return_index=True)
         rows = rows.take(first)
-    return _FoundEdges(
-        _intern_ends(rows, "src", tables.partial_table_of(tables.catalog.nodes[edge.from_type])),
-        _intern_ends(rows, "dst", tables.partial_table_of(tables.catalog.nodes[edge.to_type])),
-        edges,
+    sources, destinations = (
+        np.repeat(end.intern_ids(cast("Values", nodes)), rows.num_rows)
+        if column in known
+        else end.intern_ids(column_of(rows, column))
+        for column, end in (
+            ("src", tables.partial_table_of(tables.catalog.nodes[edge.from_type])),
+            ("dst", tables.partial_table_of(tables.catalog.nodes[edge.to_type])),
+        )
     )
-
-
-def _intern_ends(rows: pa.Table, column: str, nodes: PartialTable) -> Positions:
-    return nodes.intern(pa.table({"id": column_of(rows, column)}))
+    return _FoundEdges(sources, destinations, edges)

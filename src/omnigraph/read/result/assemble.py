@@ -10,6 +10,7 @@ from typing import Final, cast
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.derived_values import keep_derived
 from omnigraph.errors import MemoryExceeded
 from omnigraph.language.query import ResultColumn
 from omnigraph.language.query.plan import Count, Group, Keep, Limit, Project, ReadPlan, Sort, TopRows, Union
@@ -23,6 +24,7 @@ from omnigraph.storage.columns import Values
 _BATCH_ROWS: Final = 65_536
 
 
+@keep_derived(256)
 def output_schema(plan: ReadPlan) -> pa.Schema:
     """The names and the Arrow types of the columns of a result."""
     return pa.schema([pa.field(column.name, arrow_type_of(column.expression)) for column in result_columns_of(plan)])

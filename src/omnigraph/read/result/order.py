@@ -79,8 +79,15 @@ def sort_rows(
     limit: int | None = None,
 ) -> Positions:
     """Return the row numbers of a frame in order, or the first of them. Weights are ignored."""
+    if keys and isinstance(keys[0], ByRank) and _ascend(frame.ranks):
+        return np.arange(frame.num_rows if limit is None else min(limit, frame.num_rows))
     ties = list_ties(frame, tie_break)
     return _sort(frame.num_rows, [_make_frame_key(frame, key, evaluation) for key in (*keys, *ties)], limit)
+
+
+def _ascend(ranks: Positions | None) -> bool:
+    """Whether rows are in the order of their ranks, each with a rank of its own."""
+    return ranks is not None and bool((ranks[1:] > ranks[:-1]).all())
 
 
 def list_ties(frame: Frame, tie_break: Sequence[str]) -> list[TypedOrderKey]:

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.derived_values import keep_derived
 from omnigraph.errors import Json
 from omnigraph.storage.columns import Values, as_text, compute, find_true, join_texts
 
@@ -23,6 +24,7 @@ Cell = TypeVar("Cell")
 _Scalars: TypeAlias = Callable[[Values], list[object]]
 
 
+@keep_derived(256)
 def to_public_schema(schema: pa.Schema) -> pa.Schema:
     """Return the public schema of stored columns."""
     names_and_types = zip(schema.names, schema.types, strict=True)

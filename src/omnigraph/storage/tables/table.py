@@ -240,6 +240,11 @@ class Table:
             reader = wait_for(scanner.to_reader)
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
+    def read(self, columns: Sequence[str], filter: str) -> pa.Table:  # noqa: A002  as in scan
+        """Read the rows that match, all at once: for those that are few."""
+        with self.reading():
+            return wait_for(self.dataset.scanner(columns=list(columns), filter=filter).to_table)
+
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         with self.reading():
             # A filter that few rows pass may read for long before the first batch.
