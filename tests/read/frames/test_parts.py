@@ -121,9 +121,17 @@ def test_a_look_for_each_part(request: pytest.FixtureRequest) -> None:
         lambda: repeat_numbers(np.full(size, 2)),
         lambda: number_codes(codes),
         lambda: number_codes(np.arange(size)),
+        lambda: count_by_position(np.arange(size), None, size),
+        lambda: count_by_position(np.arange(size), codes, size),
         lambda: order_codes(codes.view(np.uint64)),
         lambda: list(split_groups(np.ones(size, np.int64))),
     ]
     for work in works:
         looks = count_looks(work)
         assert looks >= size // at_once, request.node.name
+
+
+def test_a_sort_is_divided_where_it_is_long() -> None:
+    codes = np.random.default_rng(2).integers(0, 2**40, 112).view(np.uint64)
+    assert count_looks(lambda: sort_numbers(codes)) >= 112 // (4 * parts.ROWS_AT_ONCE)
+    assert codes.tolist() == sorted(codes.tolist())

@@ -18,7 +18,7 @@ from omnigraph.language.query.typed_tree import ColumnValue, Expression, Identit
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.frames.evaluation import EvaluationContext
 from omnigraph.read.frames.frame import EntityColumn, Frame, Positions
-from omnigraph.read.result.order import _find_candidates, _sort_column, sort_groups, sort_rows
+from omnigraph.read.result.order import _find_candidates, _make_passes, _sort_column, sort_groups, sort_rows
 from omnigraph.storage.columns import Values
 from tests.language.query.plan.plan_evaluator import RANK, Row, _nulls_first, _sorted
 from tests.language.query.query_strategies import fuzzing
@@ -202,3 +202,9 @@ def test_nulls_are_first_where_values_use_all_codes() -> None:
     numbers: Values = pa.array([2**63 - 1, None, -(2**63), 0, None], pa.int64())
     assert sorted_numbers(numbers, None) == [4, 1, 2, 3, 0]
     assert sorted_numbers(numbers, 3) == [4, 1, 2]
+
+
+@pytest.mark.parametrize("values", [[3, 1, 2], [0.5, -0.5, 2.0], ["b", "a", "c"], [True, False, True]], ids=str)
+def test_a_null_adds_no_pass(values: list[object]) -> None:
+    plain, nullable = (cast("Values", pa.array(each)) for each in (values, [*values, None]))
+    assert len(list(_make_passes(nullable))) == len(list(_make_passes(plain))) == 1

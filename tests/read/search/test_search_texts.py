@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.errors import ParameterError
+from omnigraph.deadlines import Deadline
+from omnigraph.errors import Cancelled, ParameterError
 from omnigraph.graph import Graph
 from omnigraph.language.query.ast import TextFunction
 from omnigraph.language.query.typed_tree import ParameterValue, TextMatch
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import read_contents
+from omnigraph.read.search import text as text_search
 from omnigraph.storage.columns import to_list
 from omnigraph.write.indexes import ensure_indexes
 from tests.read.search.searched_graphs import (
@@ -238,3 +241,23 @@ def test_after_any_history_the_rows_are_those_with_a_stem_of_a_word(
 
 def match_of(words: str, column: str) -> TextMatch:
     return match(text(words), column)
+
+
+def test_the_index_of_one_search_is_left_alone_when_it_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = documents(tmp_path, [{"code": "a", "plain": "a fox"}, {"code": "b", "plain": "a dog"}])
+    query = 'query q() { match { $d: Doc  search($d.plain, "fox") } return { $d.code } }'
+    deadline, go_on, build = Deadline(), Event(), text_search._index_in_memory
+
+    def cancel_and_wait(texts: pa.Table) -> object:
+        deadline.cancel()
+        assert go_on.wait(60), "the search waits for its index"
+        return build(texts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(text_search, "_index_in_memory", cancel_and_wait)
+        with pytest.raises(Cancelled):
+            _ = graph.query(query, timeout=deadline).rows
+        go_on.set()
+    assert graph.query(query).rows == [{"d.code": "a"}]

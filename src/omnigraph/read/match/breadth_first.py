@@ -10,7 +10,7 @@ import numpy as np
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.language.query.plan import WalkEnd
-from omnigraph.read.frames import Mask, PathForest, Positions, empty_positions
+from omnigraph.read.frames import Mask, PathForest, Positions, concat_numbers, empty_positions, sort_numbers
 from omnigraph.read.match.topology import Neighbourhood, count_hops, find_neighbours
 from omnigraph.read.memory import Holding, QueryMemory
 
@@ -68,8 +68,7 @@ def walk(
     with memory.hold() as held:
         for block, parts in _walk_blocks(arrays, sources, bounds, memory):
             held.add(3 * sum(part.nbytes for part in parts))
-            codes = np.concatenate(parts)
-            codes.sort()
+            codes = sort_numbers(concat_numbers(parts).view(np.uint64)).view(np.int64)
             found.append(codes + block.begin * arrays.num_nodes)
         codes = np.concatenate(found)
         return np.divmod(codes, max(1, arrays.num_nodes))
@@ -195,9 +194,11 @@ def _follow_edges(arrays: Neighbourhood, frontier: Positions, is_visited: Mask) 
     size = arrays.num_nodes
     nodes = frontier % size
     rows, neighbours = find_neighbours(arrays, nodes)
+    check_deadline()
     codes = (frontier - nodes)[rows] + neighbours
     loops = codes[neighbours == nodes[rows]]
     fresh = codes[~is_visited[codes]]
+    check_deadline()
     fresh.sort()
     fresh = fresh[np.concatenate([np.ones(min(1, len(fresh)), np.bool_), fresh[1:] != fresh[:-1]])]
     is_visited[fresh] = True

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.read.frames import CompactPositions, FragmentContents, FullTable, Positions
+from omnigraph.deadlines import wait_for
+from omnigraph.read.frames import CompactPositions, FragmentContents, FullTable, Positions, take_rows
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.tables import ROW_ADDRESS, NodeRows, RowNumbers, Table
@@ -47,7 +48,7 @@ class StoredEndsReader:
         """Return the ends of a fragment; None if it has no file, or one that is of little use by now."""
         if part.source.physical_rows < tables.LEAST_NUMBERED_ROWS:
             return None
-        stored = tables.read_end_file(self.edges, part.source)
+        stored = wait_for(lambda: tables.read_end_file(self.edges, part.source))
         if stored is None:
             return None
         offsets = np.arange(len(stored.sources))
@@ -68,7 +69,8 @@ class StoredEndsReader:
         key = (nodes.table_key, listed)
         if key not in self._maps:
             self._maps[key] = map_rows(listed, nodes)
-        return self._maps[key][numbers if len(offsets) == len(numbers) else numbers[offsets]]
+        rows = numbers if len(offsets) == len(numbers) else take_rows(numbers, offsets)
+        return take_rows(self._maps[key], cast("Positions", rows))
 
     def _find_by_id(
         self,

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from omnigraph.deadlines import check_deadline
+from omnigraph.deadlines import check_deadline, wait_for
 from omnigraph.errors import Unsupported
 from omnigraph.language.query import TraversalDirection
 from omnigraph.language.schema import Catalog, EdgeType
@@ -82,12 +83,13 @@ class Adjacency:
 
     def take_neighbours(self, places: Positions) -> Positions:
         """Return the neighbours at some places."""
-        return take_rows(self.neighbours, places).astype(np.int64)
+        return map_parts(len(places), lambda part: self.neighbours[places[part]].astype(np.int64))
 
     def take_edges(self, places: Positions) -> Positions:
         """Return the edges to the neighbours at some places."""
-        assert self.edges is not None
-        return take_rows(self.edges, places).astype(np.int64)
+        edges = self.edges
+        assert edges is not None
+        return map_parts(len(places), lambda part: edges[places[part]].astype(np.int64))
 
     def degrees(self) -> Positions:
         """Return the number of neighbours of each node; parallel edges count if the adjacency has edges."""
@@ -100,6 +102,8 @@ class Adjacency:
     @cached_property
     def matrix(self) -> csr_array:
         """The sparse matrix with a one for each neighbour."""
+        # A late import of a tenth of a second, which goes on by itself if nobody waits for it any longer.
+        wait_for(lambda: import_module("scipy.sparse"))
         from scipy.sparse import csr_array
 
         ones = np.ones(len(self.neighbours), np.int64)
@@ -241,8 +245,8 @@ def _remove_parallel_edges(indptr: CompactPositions, neighbours: CompactPosition
     before = np.concatenate([np.zeros(1, np.int32), np.cumsum(is_first, dtype=np.int32)])
     check_deadline()
     first = find_rows(is_first)
-    counts = np.diff(first, append=len(neighbours)).astype(np.int32)
-    check_deadline()
+    bounds = np.append(first, len(neighbours))
+    counts = map_parts(len(first), lambda part: np.diff(bounds[part.start : part.stop + 1]).astype(np.int32))
     return Adjacency(before[indptr], take_rows(neighbours, first), None, num_neighbours, counts)
 
 

@@ -246,7 +246,8 @@ def _refine(rows: Positions, runs: Positions, tied: Positions, codes: Codes, siz
     for part in split_parts(len(tied)):
         rows[tied[part]] = chosen[part]
     begins_run = np.diff(runs, prepend=runs[0]) != 0
-    begins_run[tied[1:]] |= codes[1:] != codes[:-1]
+    for part in split_parts(len(tied) - 1):
+        begins_run[tied[1:][part]] |= codes[1:][part] != codes[:-1][part]
     runs = np.cumsum(begins_run)
     end = np.count_nonzero(runs <= runs[size - 1])
     return rows[:end], runs[:end]
@@ -270,12 +271,19 @@ def _make_passes(values: Values) -> Iterator[_Pass]:
         return
     codes = _encode_numbers(values)
     if values.null_count and valid.any():
-        low, high = codes[valid].min(), codes[valid].max()
+        low, high = _find_bounds(codes, valid)
         if high - low == _ALL_BITS:
             yield lambda places: take_rows(valid, places).astype(np.uint64)
         else:
-            codes = np.where(valid, codes - low + _ONE, _ZERO)
+            encoded = codes
+            codes = map_parts(len(codes), lambda part: np.where(valid[part], encoded[part] - low + _ONE, _ZERO))
     yield lambda places: take_rows(codes, places)
+
+
+def _find_bounds(codes: Codes, valid: Mask) -> tuple[np.uint64, np.uint64]:
+    """Return the smallest and the largest of the valid codes."""
+    parts = [codes[part][valid[part]] for part in split_parts(len(codes)) if valid[part].any()]
+    return min(part.min() for part in parts), max(part.max() for part in parts)
 
 
 def _encode_numbers(values: Values) -> Codes:

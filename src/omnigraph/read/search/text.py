@@ -14,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.deadlines import wait_for
 from omnigraph.language.schema import NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import FEW_ROWS, Cache, read_contents
@@ -127,8 +128,13 @@ def _build_private_index(rows: TypeRows, column: str) -> _PrivateIndex:
     texts = pa.Table.from_batches(found, schema)
     if not texts.num_rows:
         return _PrivateIndex(None, 0)
+    # Nobody else sees it, so that it can be left alone half-way.
+    return _PrivateIndex(wait_for(lambda: _index_in_memory(texts)), texts.nbytes)
+
+
+def _index_in_memory(texts: pa.Table) -> Table:
     # A separate session: what Lance caches of this table is freed together with it.
-    table_in_memory = tables.create_table(f"memory://{uuid4().hex}", texts, "private index", Access())
-    staged = tables.build_index(table_in_memory, _TEXT, IndexKind.INVERTED)
+    table = tables.create_table(f"memory://{uuid4().hex}", texts, "private index", Access())
+    staged = tables.build_index(table, _TEXT, IndexKind.INVERTED)
     assert staged is not None
-    return _PrivateIndex(tables.commit(table_in_memory, staged, "private index"), texts.nbytes)
+    return tables.commit(table, staged, "private index")
