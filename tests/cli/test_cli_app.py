@@ -96,6 +96,7 @@ def test_after_two_dashes_a_flag_is_a_file(omnigraph: Command) -> None:
     [
         (["lnt"], "No such command 'lnt'"),
         (["version", "--jsn"], "No such option: --jsn"),
+        (["serve", "--port", "80"], "give both with --bind HOST:PORT; omnigraph serve --help"),
         (["lint", "a.gq"], "Missing option '--schema'"),
         (["lint", "--schema", "a.pg"], "Missing argument"),
         (["schema"], "Missing command"),
@@ -117,7 +118,7 @@ def test_wrong_usage_exits_with_2_and_says_what_is_wrong(omnigraph: Command, wor
     error = as_json.json["error"]
     assert isinstance(error, dict)
     assert error["code"] == "parameter_error"
-    assert complaint in str(error["message"])
+    assert complaint in f"{error['message']} {error['hint']}"
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,15 @@ def test_a_tilde_goes_back_along_first_parents(history: History) -> None:
         graph.commit("nobody~1")
 
 
+def test_nothing_is_checked_out(history: History) -> None:
+    graph = history.graph
+    for reference in ("HEAD", "HEAD~1", "HEAD^", "@"):
+        for ask in (graph.commit, graph.diff, lambda at: graph.create_branch("new", at)):
+            with pytest.raises(NotFound) as error:
+                ask(reference)
+            assert (error.value.hint or "").startswith("there is no HEAD: a branch, such as main,"), reference
+
+
 def test_a_tilde_steps_over_upkeep(tmp_path: Path) -> None:
     graph = make_graph(locate(tmp_path / "graph.og"))
     first = graph.commit(commit_rows(graph, {"Person": ["ann"]}).commit.id)

@@ -47,6 +47,8 @@ _HABITS = {
     "switch": "there is no working copy: name the branch with --branch, or in omnigraph.toml",
 }
 """What users of git type first, and what they want here."""
+_SERVE_HABITS = ("--port", "--host")
+"""What other servers call the two parts of --bind."""
 _FROM_PYDANTIC = ": Value error, "
 """What Typer lets through of the library that checks values."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -222,7 +224,10 @@ def _name_help(words: Sequence[str]) -> str:
     command = next((word for word in names if word in COMMANDS), None)
     if command is None:
         return next((_HABITS[word] for word in names if word in _HABITS), "omnigraph --help lists the commands")
-    return f"omnigraph {command} --help shows its usage"
+    usage = f"omnigraph {command} --help shows its usage"
+    if command == "serve" and any(word.partition("=")[0] in _SERVE_HABITS for word in words):
+        return f"give both with --bind HOST:PORT; {usage}"
+    return usage
 
 
 def _start_log(default: str) -> None:

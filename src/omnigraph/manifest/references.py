@@ -36,6 +36,8 @@ _ANCESTOR = re.compile(r"(.+)~(\d{0,9})", re.DOTALL)
 # Short enough to type, long enough to be unique: the end of an id is random.
 _ID_PART = re.compile(r"[0-9A-HJKMNP-TV-Z]{6,25}", re.IGNORECASE)
 _SHOWN_IDS = 5
+_HEAD = re.compile(r"(?:HEAD|@)(?:[~^]\d*)*", re.IGNORECASE)
+_HEAD_HINT = "there is no HEAD: a branch, such as main, means its newest commit, and main~1 the one before it"
 RemovalFinisher: TypeAlias = Callable[[Manifest, HeldLock], None]
 """Removes what hard drops of dead processes left, so that no new branch or tag can show it."""
 
@@ -181,7 +183,8 @@ def mean_branches_too(manifest: Manifest, reference: Reference) -> Generator[Non
         live = branch_names(manifest)
         raise NotFound(
             f"no branch, commit, version, date or tag '{reference}'",
-            hint=suggest_similar(str(reference), [*live, *list_tag_names(manifest)])
+            hint=_hint_at_head(reference)
+            or suggest_similar(str(reference), [*live, *list_tag_names(manifest)])
             or f"the branches are {', '.join(live)}",
             details=missing.details,
         ) from missing
@@ -307,9 +310,14 @@ def _at_tag(manifest: Manifest, branch: str, name: str) -> ResolvedReference:
         hint = f"'{name}' is a branch: give it where a branch is expected"
     raise NotFound(
         f"no commit, version, date or tag '{name}'",
-        hint=suggest_similar(name, list_tag_names(manifest)) or hint,
+        hint=_hint_at_head(name) or suggest_similar(name, list_tag_names(manifest)) or hint,
         details={"reference": name},
     )
+
+
+def _hint_at_head(reference: Reference) -> str | None:
+    """Return what to write instead of git's name for the commit that is checked out: nothing is checked out here."""
+    return _HEAD_HINT if isinstance(reference, str) and _HEAD.fullmatch(reference) else None
 
 
 def _at_version(manifest: Manifest, branch: str, version: int) -> ResolvedReference:

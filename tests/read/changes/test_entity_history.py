@@ -83,6 +83,18 @@ def test_branches_merges_and_edges(graph: Graph) -> None:
     assert (edge.change.kind, edge.change.from_, edge.change.to) == ("edge", "ann", "bob")
 
 
+def test_a_schema_change_shows_only_what_it_changed(graph: Graph) -> None:
+    graph.mutate(ADD, params={"name": "ann", "age": 1})
+    graph.apply_schema(SCHEMA.replace("age: I64?", "age: I64?  city: String?"))
+    graph.mutate('query move() { update Person set { city: "Ulm" } where name = "ann" }')
+    graph.apply_schema(SCHEMA)
+    assert [(str(each.change.op), each.change.changed) for each in graph.history("Person", "ann")] == [
+        ("updated", ("city",)),
+        ("updated", ("city",)),
+        ("inserted", ()),
+    ]
+
+
 def test_wrong_arguments(graph: Graph) -> None:
     with pytest.raises(NotFound):
         graph.history("Persn", "ann")

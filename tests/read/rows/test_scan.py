@@ -176,6 +176,9 @@ NOTHING: list[str] = []
         ([("age", "in", NOTHING)], NOTHING),
         ([("seen", "in", [MOMENT])], ["Ann"]),
         ([("name", "in", [*map(str, range(3000)), "Bob"])], ["Bob"]),
+        ([("name", "starts_with", "O'")], ["O'Eve`"]),
+        ([("name", "ends_with", "b")], ["Bob"]),
+        ([("id", "contains", "ob"), ("kind", "contains", "o")], ["Bob"]),
     ],
 )
 def test_conditions_hold_together(people: Graph, filter_: object, expected: list[str] | None) -> None:
@@ -198,7 +201,13 @@ def test_conditions_hold_together(people: Graph, filter_: object, expected: list
         ({"born": "1.1.1983"}, "'1.1.1983' is not a date"),
         ({"photo": "x"}, "'photo' is a blob"),
         ({"point": [1, 2]}, "cannot be compared"),
-        ([("age", "~", 3)], "'age': no operator '~'"),
+        ([("age", "~", 3)], "'age': I32? has no operator '~' (use =, !=, <, <=, >, >=, in)"),
+        ([("age", "starts_with", 3)], "'age': I32? has no operator 'starts_with'"),
+        (
+            [("name", "matches", "A")],
+            "'name': String has no operator 'matches' (use =, !=, <, <=, >, >=, contains, starts_with, ends_with, in)",
+        ),
+        ([("name", "ends_with", None)], "expected String, found null"),
         ([("age", "<", None)], "null has no order"),
         ([("age", "in", 3)], "'in' is followed by int"),
         ([("name", "in", "Ann")], "'in' is followed by str"),

@@ -112,15 +112,20 @@ class _HistoryWalk:
 
     def _to_revision(self, commit: CommitRecord, before: _Image, after: _Image) -> EntityRevision:
         op = Op.INSERTED if before is None else Op.DELETED if after is None else Op.UPDATED
-        changed: tuple[str, ...] = ()
-        if before is not None and after is not None:
-            names = dict.fromkeys((*after, *before))
-            changed = tuple(name for name in names if repr(before.get(name)) != repr(after.get(name)))
         key = TableKey(self.type.table_key)
-        change = EntityChange(key.kind, key.type_name, self.id, op, before, after, changed)
+        change = EntityChange(key.kind, key.type_name, self.id, op, before, after, _list_changed(before, after))
         return EntityRevision(to_commit(commit), change)
 
 
 def _is_same(one: _Image, other: _Image) -> bool:
+    # A property that a schema change added, and nobody has set, is no change of the entity.
+    return (one is None) == (other is None) and not _list_changed(one, other)
+
+
+def _list_changed(before: _Image, after: _Image) -> tuple[str, ...]:
+    """Return the names of the properties that differ, if the entity is in both."""
+    if before is None or after is None:
+        return ()
     # By their texts: NaN is the same as NaN here.
-    return repr(one) == repr(other)
+    names = dict.fromkeys((*after, *before))
+    return tuple(name for name in names if repr(before.get(name)) != repr(after.get(name)))

@@ -18,7 +18,16 @@ from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ValueMismatch, convert_value, fit_to_f32
 from omnigraph.read.rows.type_rows import PUBLIC_NAMES, value_columns_of
-from omnigraph.storage.filters import AnyCondition, Condition, NullCondition, ValueCondition, ValueIn, compare_column
+from omnigraph.storage.filters import (
+    PART_OPERATORS,
+    AnyCondition,
+    Condition,
+    NullCondition,
+    PartCondition,
+    ValueCondition,
+    ValueIn,
+    compare_column,
+)
 
 Filter: TypeAlias = Mapping[str, object] | Iterable[tuple[str, str, object]]
 """The values that columns must have, or triples of column, operator and value. None means null."""
@@ -26,11 +35,18 @@ Filter: TypeAlias = Mapping[str, object] | Iterable[tuple[str, str, object]]
 _IN: Final = "in"
 _TEXT: Final = ValueType(Scalar.STRING)
 _FLOAT: Final = ValueType(Scalar.F64)
-_OPERATORS: Final = {
+_COMPARISONS: Final = {
     each.value: each
-    for each in ComparisonOperator
-    if each not in (ComparisonOperator.CONTAINS, ComparisonOperator.STARTS_WITH)
+    for each in (
+        ComparisonOperator.EQUAL,
+        ComparisonOperator.NOT_EQUAL,
+        ComparisonOperator.LESS,
+        ComparisonOperator.LESS_OR_EQUAL,
+        ComparisonOperator.GREATER,
+        ComparisonOperator.GREATER_OR_EQUAL,
+    )
 }
+_PARTS: Final = {each.value: each for each in PART_OPERATORS}
 _FILTER_HINT: Final = 'write {"age": 30}, or [("age", ">", 30), ("name", "in", ["Ann", "Bo"])]'
 
 
@@ -111,9 +127,13 @@ def _parse_condition(type_: NodeType | EdgeType, name: str, operator: str, value
     try:
         if operator == _IN:
             return _build_membership(column, declared, value)
-        if operator not in _OPERATORS:
-            return _Problem(f"'{name}': no operator '{operator}'", f"use {', '.join([*_OPERATORS, _IN])}")
-        return _build_comparison(column, declared, _OPERATORS[operator], value)
+        if operator in _PARTS and declared.scalar is Scalar.STRING:
+            return PartCondition(column, _PARTS[operator], cast(str, convert_value(value, _TEXT)))
+        if operator not in _COMPARISONS:
+            parts = _PARTS if declared.scalar is Scalar.STRING else ()
+            hint = f"use {', '.join([*_COMPARISONS, *parts, _IN])}"
+            return _Problem(f"'{name}': {declared} has no operator '{operator}'", hint)
+        return _build_comparison(column, declared, _COMPARISONS[operator], value)
     except ValueMismatch as mismatch:
         return _Problem(f"'{name}': {mismatch.message}", mismatch.hint)
 
