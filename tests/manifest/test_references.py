@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,7 @@ def test_a_tilde_goes_back_along_first_parents(history: History) -> None:
 def test_nothing_is_checked_out(history: History) -> None:
     graph = history.graph
     for reference in ("HEAD", "HEAD~1", "HEAD^", "@"):
-        for ask in (graph.commit, graph.diff, lambda at: graph.create_branch("new", at)):
+        for ask in (graph.commit, graph.diff, partial(graph.create_branch, "new")):
             with pytest.raises(NotFound) as error:
                 ask(reference)
             assert (error.value.hint or "").startswith("there is no HEAD: a branch, such as main,"), reference
