@@ -73,13 +73,21 @@ class SparkExecutor:
 
     def run(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
         """Run the task on each item and return the results in order."""
+        return self.prepare(task, items)()
+
+    def prepare(self, task: Callable[[Item], Outcome], items: Sequence[Item]) -> Callable[[], list[Outcome]]:
+        """Return a function that runs the task on each item, each time it is called. Spark plans the job once."""
         if not items:
-            return []
+            return list[Outcome]
         numbered = list(enumerate(items))
-        rows = self.collect(self.map_items(partial(_run_task, task), numbered, f"{_NUMBER} int, {_BODY} binary"))
-        outcomes = dict(cast("list[tuple[int, bytes]]", rows))
-        # Pickled by our own tasks.
-        return [cast("Outcome", pickle.loads(bytes(outcomes[number]))) for number in range(len(items))]  # noqa: S301
+        frame = self.map_items(partial(_run_task, task), numbered, f"{_NUMBER} int, {_BODY} binary")
+
+        def run() -> list[Outcome]:
+            outcomes = dict(cast("list[tuple[int, bytes]]", self.collect(frame)))
+            # Pickled by our own tasks.
+            return [cast("Outcome", pickle.loads(bytes(outcomes[at]))) for at in range(len(items))]  # noqa: S301
+
+        return run
 
     def map_items(
         self, task: Callable[[Item], Iterable[pa.RecordBatch]], items: Sequence[Item], schema: str | StructType

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -15,9 +17,11 @@ from omnigraph.analytics import ALGORITHMS, AnalyticsResult, GraphProjection, ru
 from omnigraph.cli.app import main
 from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.graph import Graph
-from omnigraph.spark import engine_choice
+from omnigraph.manifest.references import take_snapshot
+from omnigraph.spark import engine_choice, sized_frames
 from omnigraph.spark.analytics import projections
 from omnigraph.spark.graph import SparkGraph
+from omnigraph.storage import tables
 from tests.analytics.programs import find_distance, find_smallest, rank
 from tests.selection import daily
 
@@ -148,8 +152,10 @@ def test_blocks_are_used_again_and_gone_when_the_session_is_closed(
     ports = on_spark.analytics.project(["Port"], ["Leg"])
     ports.pagerank(iterations=2)
     first = files()
-    assert {"edges.json", "incoming.json", "outgoing.json"} <= first
-    assert not any(name.startswith("state") for name in first)
+    assert {"edges.json", "incoming.json"} <= first
+    # Only what rounds need is built, and no state is left.
+    assert "outgoing.json" not in first
+    assert not any(name.startswith(("state", "values")) for name in first)
     ports.pagerank(iterations=3)
     with graph.spark(spark) as other:
         other.analytics.project(["Port"], ["Leg"]).pagerank(iterations=1)
@@ -188,12 +194,62 @@ def test_a_command_runs_where_it_is_told_or_where_many_edges_belong(
     assert run()["engine"] == "local"
 
 
-def test_more_nodes_than_a_task_holds_are_refused_by_name(
-    on_spark: SparkGraph, monkeypatch: pytest.MonkeyPatch
+def test_ids_that_do_not_fit_a_task_are_numbered_by_joins(
+    graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projections, "MAX_NUMBERED_NODES", 79)
-    with pytest.raises(Unsupported, match="has 80 nodes; on Spark at most 79"):
-        on_spark.analytics.project(["Port"], ["Leg"]).degree()
+    monkeypatch.setattr(projections, "SPARK_MIN_EDGES", 0)
+    monkeypatch.setattr(projections, "MAX_TASK_NODES", 10)
+    # Both sides are shuffled to several partitions, as with many rows.
+    monkeypatch.setattr(sized_frames, "MAX_BROADCAST_BYTES", -1)
+    monkeypatch.setattr(sized_frames, "MIN_PARTITION_BYTES", 1)
+    ranks: list[AnalyticsResult] = []
+    for _ in range(2):
+        with graph.spark(spark) as opened:
+            found, known = (
+                each.project(["Port"], {"Leg": "both"}, weight="km", filters={"Port": [("size", ">", 1)]}).pagerank(
+                    iterations=3
+                )
+                for each in (opened.analytics, graph.analytics)
+            )
+            assert_same(found, known)
+            ranks.append(found)
+            if len(ranks) == 1:
+                assert_same(opened.analytics.degree(), graph.analytics.degree())
+    # Cut anew, it is the same bit by bit.
+    assert ranks[0].rows == ranks[1].rows
+
+
+def test_ends_that_are_stored_as_numbers_are_used(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projections, "SPARK_MIN_EDGES", 0)
+    made = og.init(tmp_path / "ports.og", SCHEMA)
+    codes = [f"p{number:03}" for number in range(100)]
+    sources = codes * 120
+    made.load(
+        nodes={"Port": pa.table({"code": codes})},
+        edges={"Leg": pa.table({"from": sources, "to": sorted(sources), "km": [1.0] * len(sources)})},
+    )
+    made.ensure_indexes()
+    made.mutate('query q() { delete Port where code = "p007" }')
+
+    def project(given: GraphProjection) -> GraphProjection:
+        return given.project(["Port"], ["Leg"], weight="km")
+
+    with made.spark(spark) as opened:
+        assert_same(project(opened.analytics).pagerank(iterations=2), project(made.analytics).pagerank(iterations=2))
+        known = project(made.analytics).degree()
+        assert_same(project(opened.analytics).degree(), known)
+    # A file that does not tell the truth shows that it is read.
+    legs = take_snapshot(made._manifest, "main").table("edge:Leg")
+    for fragment in tables.list_fragments(legs):
+        ends = tables.read_end_file(legs, fragment)
+        assert ends is not None
+        tables.write_end_file(legs, fragment, replace(ends, destinations=np.zeros_like(ends.destinations)))
+    with made.spark(spark) as opened:
+        found = project(opened.analytics).degree().rows
+    # All of them end at one port, which has as many edges as there are.
+    assert {row["in_degree"] for row in found} == {0, made.analytics.project(["Port"], ["Leg"]).count_stored_edges()}
 
 
 def test_frames_have_the_shape_of_graphframes(graph: Graph, spark: SparkSession) -> None:
@@ -228,10 +284,12 @@ def test_a_result_of_spark_is_written_with_its_engine(tmp_path: Path, spark: Spa
             _ = made.analytics.degree().df
 
 
+@pytest.mark.parametrize("most", daily([20_000_000, 1], [1]))
 def test_weights_that_are_none_are_refused_with_their_edges(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(projections, "SPARK_MIN_EDGES", 0)
+    monkeypatch.setattr(projections, "MAX_TASK_NODES", most)
     made = og.init(tmp_path / "ports.og", SCHEMA)
     made.load([{"type": "Port", "data": {"code": code}} for code in "ab"])
     for km in (-1.0, None, 2.0):

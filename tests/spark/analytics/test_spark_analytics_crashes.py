@@ -57,7 +57,7 @@ def test_the_blocks_of_a_killed_driver_are_used_by_the_next(java: Java, template
     assert left
     again = record(drive, java, template)
     # Nothing was cut again, and the dead one is not waited for.
-    assert not any("ids-" in str(step) for step in again)
+    assert not any("numbers-" in str(step) for step in again)
     assert not list_files(template)
 
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse
 from omnigraph.deadlines import check_deadline
-from omnigraph.read.frames import CompactPositions, Positions
+from omnigraph.read.frames import CompactPositions, Positions, count_by_position
 from omnigraph.read.match import build_adjacency
 
 Item = TypeVar("Item")
@@ -88,6 +88,14 @@ class BlockEngine(Protocol):
     @property
     def num_nodes(self) -> int:
         """The number of nodes."""
+        ...
+
+    def count_neighbours(self, side: Side) -> Positions:
+        """Return how many neighbours each node has on a side; parallel edges count. No block is built for it."""
+        ...
+
+    def sum_weights(self, side: Side) -> Numbers:
+        """Return the sum of the weights of the edges of each node on a side; without weights, their number."""
         ...
 
     def map_rows(self, side: Side, kernel: Kernel, state: State) -> State:
@@ -166,6 +174,25 @@ class NumberedGraph:
             whole = {"outgoing": lambda: self.outgoing, "incoming": lambda: self.incoming, "both": lambda: self.both}
             self._cut[side] = cut_block(whole[side]())
         return self._cut[side]
+
+    def _list_rows(self, side: Side) -> list[CompactPositions]:
+        return {"outgoing": [self.begins], "incoming": [self.ends], "both": [self.begins, self.ends]}[side]
+
+    def count_neighbours(self, side: Side) -> Positions:
+        """Return how many neighbours each node has on a side."""
+        counts = np.zeros(self.num_nodes, np.int64)
+        for rows in self._list_rows(side):
+            counts += count_by_position(cast("Positions", rows), None, self.num_nodes)
+        return counts
+
+    def sum_weights(self, side: Side) -> Numbers:
+        """Return the sum of the weights of the edges of each node on a side; without weights, their number."""
+        if self.weights is None:
+            return self.count_neighbours(side).astype(np.float64)
+        sums = np.zeros(self.num_nodes)
+        for rows in self._list_rows(side):
+            sums += np.bincount(rows, self.weights, self.num_nodes)
+        return sums
 
     def map_rows(self, side: Side, kernel: Kernel, state: State) -> State:
         """Apply a kernel to all blocks of a side in threads."""

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, State
-from omnigraph.analytics.kernels.ranking import count_neighbours
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import ParameterError
 
@@ -53,7 +52,7 @@ class PregelRules:
 
 def run_program(engine: BlockEngine, program: PregelProgram, rules: PregelRules, iterations: int) -> StateColumns:
     """Run a program until no node sends a message, at most ``iterations`` supersteps after the first."""
-    degrees = engine.map_rows("outgoing", count_neighbours, np.zeros(0))
+    degrees = engine.count_neighbours("outgoing")
     state = _pack(
         {"node": np.arange(engine.num_nodes), "degree": degrees, "count": np.full(engine.num_nodes, engine.num_nodes)},
         np.zeros(engine.num_nodes),

@@ -10,16 +10,6 @@ from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 
 
-def count_neighbours(block: AdjacencyBlock, state: State) -> State:  # noqa: ARG001  a kernel
-    """Return the number of neighbours of each row; parallel edges count."""
-    return np.diff(block.indptr).astype(np.int64)
-
-
-def sum_weights(block: AdjacencyBlock, state: State) -> State:  # noqa: ARG001  a kernel
-    """Return the sum of the weights of each row."""
-    return block.matrix @ np.ones(block.num_nodes)
-
-
 def sum_neighbours(block: AdjacencyBlock, state: State) -> State:
     """Return the weighted sum of the values of the neighbours of each row."""
     return block.matrix @ state
@@ -27,11 +17,7 @@ def sum_neighbours(block: AdjacencyBlock, state: State) -> State:
 
 def compute_degrees(engine: BlockEngine) -> tuple[Positions, Positions]:
     """Return how many edges end at each node, and how many begin there."""
-    nothing = np.zeros(0)
-    return (
-        engine.map_rows("incoming", count_neighbours, nothing).astype(np.int64),
-        engine.map_rows("outgoing", count_neighbours, nothing).astype(np.int64),
-    )
+    return engine.count_neighbours("incoming"), engine.count_neighbours("outgoing")
 
 
 def compute_pagerank(
@@ -52,7 +38,7 @@ def compute_pagerank(
     if not count:
         return np.zeros(0)
     jumps: Numbers = np.full(count, 1 / count) if teleport is None else teleport
-    weights = engine.map_rows("outgoing", sum_weights, np.zeros(0))
+    weights = engine.sum_weights("outgoing")
     is_dangling = weights == 0
     divisors = np.where(is_dangling, 1.0, weights)
     ranks: Numbers = jumps if start is None else start

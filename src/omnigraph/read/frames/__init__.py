@@ -16,6 +16,7 @@ from omnigraph.read.frames.entity_sets import (
     PartialTable,
     SkiRental,
     lookup_rows,
+    make_full_table,
     open_full_table,
 )
 from omnigraph.read.frames.evaluation import (
@@ -54,6 +55,7 @@ from omnigraph.read.frames.parts import (
     number_tuples,
     order_codes,
     repeat_numbers,
+    sort_digits,
     sort_numbers,
     split_groups,
     split_parts,
@@ -119,6 +121,7 @@ __all__ = [
     "list_bases",
     "lookup_rows",
     "make_chains",
+    "make_full_table",
     "make_paths",
     "map_parts",
     "map_values",
@@ -132,6 +135,7 @@ __all__ = [
     "read_contents",
     "repeat_numbers",
     "shared_cache",
+    "sort_digits",
     "sort_numbers",
     "split_groups",
     "split_parts",

@@ -122,7 +122,7 @@ def _find_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCon
 
     if snapshot.commit is None:
         # Only a commit id tells this graph from an earlier one at the same location.
-        return _read_table(table_key, snapshot.table(table_key))
+        return read_table_contents(table_key, snapshot.table(table_key))
 
     lag = snapshot.column_lag(table_key)
     key: Hashable = (
@@ -149,11 +149,12 @@ def _read_open_table(table_key: str, table: Table) -> TableContents:
     """Read the contents of a table once. The head of a branch keeps those open that a commit did not change."""
     known = _open_tables.get(table.dataset)
     if known is None or known[0] != table.lag:
-        known = _open_tables[table.dataset] = table.lag, _read_table(table_key, table)
+        known = _open_tables[table.dataset] = table.lag, read_table_contents(table_key, table)
     return known[1]
 
 
-def _read_table(table_key: str, table: Table) -> TableContents:
+def read_table_contents(table_key: str, table: Table) -> TableContents:
+    """Return the contents of a table, by its fragments."""
     parts = tuple(_to_contents(fragment) for fragment in list_fragments(table))
     columns = (*table.describe_columns(), *table.lag.describe_defaults())
     # Contents are kept for longer than versions are read: they must not keep their tables open.

@@ -20,7 +20,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.bases import lineage_of, note_base
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.frames.contents import TableContents, read_contents
+from omnigraph.read.frames.contents import TableContents, read_contents, read_table_contents
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.frames.lookup import ChunkedValues, SortedTexts, find_positions, mostly_ascend, sort_texts
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -298,6 +298,11 @@ def _locate_few(few: Values, among: Values) -> Positions:
 def open_full_table(snapshot: Snapshot, table_key: str, type_: NodeType | EdgeType, cache: Cache) -> FullTable:
     """Return a table of a snapshot as a set of entities, without reading rows."""
     return FullTable(read_contents(snapshot, table_key, cache), type_, cache, lambda: snapshot.table(table_key))
+
+
+def make_full_table(table: Table, table_key: str, type_: NodeType | EdgeType, cache: Cache) -> FullTable:
+    """Return an open table as a set of entities: what a task has that knows no snapshot."""
+    return FullTable(read_table_contents(table_key, table), type_, cache, lambda: table)
 
 
 def _ids_key(contents: TableContents) -> ColumnCacheKey:

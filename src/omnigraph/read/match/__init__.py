@@ -1,6 +1,6 @@
 """The operators of a match on frames: scan nodes, follow edges, join, filter and count."""
 
-from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey
+from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, read_ends_of
 from omnigraph.read.match.execute import execute_match, run_match, stream_match
 from omnigraph.read.match.follow_commits import CommitFollower
 from omnigraph.read.match.join import find_join_comparison
@@ -28,6 +28,7 @@ __all__ = [
     "Piece",
     "RankedScan",
     "StepPlan",
+    "TopologyTables",
     "Variables",
     "build_adjacency",
     "build_spine",
@@ -42,6 +43,7 @@ __all__ = [
     "measure_frame",
     "needed_variables",
     "plan_ranked_scan",
+    "read_ends_of",
     "run_match",
     "split_predicates",
     "stream_match",

@@ -21,6 +21,7 @@ from omnigraph.read.frames import (
     Cache,
     ChunkedValues,
     CompactPositions,
+    FragmentContents,
     FullTable,
     SkiRental,
     TableContents,
@@ -90,6 +91,9 @@ class EdgeEnds:
             refuse_missing_ends(column_of(self.outside, column).take(missing), column, nodes, tables.edges)
 
 
+_NO_ENDS: Final = EdgeEnds(np.zeros(0, np.int32), np.zeros(0, np.int32), NONE_OUTSIDE)
+
+
 def refuse_missing_ends(texts: Values, column: str, nodes: WholeTable, edges: WholeTable) -> None:
     """Raise an error if there are ends of edges that no node has."""
     if len(texts):
@@ -106,7 +110,9 @@ def load_ends(tables: TopologyTables, cache: Cache) -> EdgeEnds:
 
     def make() -> EdgeEnds:
         older, since = _find_older_ends(tables, cache)
-        ends = _join_ends([older, *_read_ends(tables, since)])
+        newest = -1 if since is None else since.newest_fragment
+        added = [part for part in tables.edges.contents.fragments if part.fragment > newest]
+        ends = _join_ends([older, *_read_ends(tables, added)])
         if tables.edges.contents.fragments:
             opened = tables.edges.open_table()
             note_base(FullTable(tables.edges.contents, tables.edges.type, cache, lambda: opened), cache)
@@ -114,6 +120,12 @@ def load_ends(tables: TopologyTables, cache: Cache) -> EdgeEnds:
         return ends
 
     return cache.get_or_make(tables.key, make, lambda made: made.nbytes)
+
+
+def read_ends_of(tables: TopologyTables, fragments: Collection[int]) -> EdgeEnds:
+    """Read the ends of the edges of some fragments, in table order, past the cache."""
+    parts = [part for part in tables.edges.contents.fragments if part.fragment in fragments]
+    return _join_ends([_NO_ENDS, *_read_ends(tables, parts)])
 
 
 def find_lookup_rental(edges: TableContents, cache: Cache) -> SkiRental:
@@ -153,8 +165,7 @@ def _find_older_ends(tables: TopologyTables, cache: Cache) -> tuple[EdgeEnds, Ta
             destinations = _translate_positions(ends.destinations, key.destinations, tables.destinations)
             if sources is not None and destinations is not None:
                 return EdgeEnds(sources, destinations, NONE_OUTSIDE), key.edges
-    nothing = np.zeros(0, np.int32)
-    return EdgeEnds(nothing, nothing, NONE_OUTSIDE), None
+    return _NO_ENDS, None
 
 
 def _translate_positions(
@@ -170,16 +181,14 @@ def _translate_positions(
     return translated if translated.min(initial=0) >= 0 else None
 
 
-def _read_ends(tables: TopologyTables, since: TableContents | None) -> Iterator[EdgeEnds]:
-    """Yield the ends of the edges that were added to older contents, or of all, in table order."""
-    newest = -1 if since is None else since.newest_fragment
-    added = [part for part in tables.edges.contents.fragments if part.fragment > newest]
-    if not any(part.num_rows for part in added):
+def _read_ends(tables: TopologyTables, parts: Sequence[FragmentContents]) -> Iterator[EdgeEnds]:
+    """Yield the ends of the edges of some fragments, in table order."""
+    if not any(part.num_rows for part in parts):
         return
     table = tables.edges.open_table()
     stored = StoredEndsReader(table, tables.sources, tables.destinations)
     unnumbered: list[int] = []
-    for part in added:
+    for part in parts:
         found = stored.locate_ends(part)
         if found is None:
             unnumbered.append(part.fragment)

@@ -27,12 +27,12 @@ from omnigraph.analytics import (
     refuse_weights,
 )
 from omnigraph.deadlines import check_deadline
-from omnigraph.errors import Unsupported
 from omnigraph.language.schema import Catalog
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import open_full_table, shared_cache
 from omnigraph.read.rows import open_type_rows
+from omnigraph.spark.analytics.edge_joins import cut_by_joins
 from omnigraph.spark.analytics.edge_pieces import EdgeCut, EndOrder, SortedFile, cut_edges, write_numbers
 from omnigraph.spark.analytics.scratch_blocks import ScratchEngine, StoredEdges
 from omnigraph.spark.executor import SparkExecutor
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 SPARK_MIN_EDGES: Final = 2_000_000
 """With fewer edges an algorithm runs in the driver's process: a round takes less time there than a job to start."""
-MAX_NUMBERED_NODES: Final = 50_000_000
-"""Each task that cuts edges holds the ids of the nodes, and finds them by about 36 bytes for each and the id itself."""
+MAX_TASK_NODES: Final = 20_000_000
+"""With more nodes, ends are numbered by joins: else each task holds the ids, and about 36 bytes more for each."""
 _INDEX: Final = "edges.json"
 _log = logging.getLogger("omnigraph")
 
@@ -67,7 +67,6 @@ class SparkProjector:
             local = load_projection(snapshot, catalog, plan)
             return ProjectedGraph(local.nodes, local.engine, "spark-driver")
         nodes = number_nodes(snapshot, plan)
-        _refuse_many_nodes(nodes)
         folder, leave = use_named_folder(self.manifest, _name_folder(snapshot, plan, nodes))
         self.keep(leave)
         executor = SparkExecutor(self.session, "reading a projection")
@@ -80,15 +79,6 @@ class SparkProjector:
     def make_frame(self, table: pa.Table) -> DataFrame:
         """Return a result as a DataFrame."""
         return self.session.createDataFrame(table)
-
-
-def _refuse_many_nodes(nodes: tuple[ProjectedNodes, ...]) -> None:
-    count = sum(len(part.order) for part in nodes)
-    if count > MAX_NUMBERED_NODES:
-        raise Unsupported(
-            f"the projection has {count:,} nodes; on Spark at most {MAX_NUMBERED_NODES:,}: each task holds their ids",
-            hint="run it in one process, name fewer types, or give filters",
-        )
 
 
 def _name_folder(snapshot: Snapshot, plan: ProjectionPlan, nodes: tuple[ProjectedNodes, ...]) -> bytes:
@@ -135,9 +125,12 @@ def _cut_all(
             continue
         sources, destinations = numbers[edges.type.from_type], numbers[edges.type.to_type]
         cut = EdgeCut(folder, rows, edges, plan.weight, sources, destinations, count)
-        stored = rows.table.fragment_rows()
-        most = min(MAX_TASK_ROWS, -(-sum(stored.values()) // executor.parallelism) or 1)
-        found = executor.run(partial(cut_edges, cut), group_evenly(stored, most))
+        if count > MAX_TASK_NODES:
+            found = cut_by_joins(executor, cut)
+        else:
+            stored = rows.table.fragment_rows()
+            most = min(MAX_TASK_ROWS, -(-sum(stored.values()) // executor.parallelism) or 1)
+            found = executor.run(partial(cut_edges, cut), group_evenly(stored, most))
         if plan.weight is not None and any(each.num_wrong for each in found):
             wrong = [pair for each in found for pair in each.wrong]
             refuse_weights(edges.type, plan.weight, sum(each.num_wrong for each in found), wrong)

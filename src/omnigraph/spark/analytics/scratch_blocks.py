@@ -1,31 +1,41 @@
 """Blocks of a projection in a scratch folder, and the engine that applies kernels to them on executors.
 
 A superstep is one job with a task for each block. The state of all nodes goes to the tasks as a file, because a session
-over Spark Connect has no broadcast; what they return comes back with the job. An executor keeps the blocks that it read
-last, and one that is lost costs the time to repeat its tasks.
+over Spark Connect has no broadcast, and comes back as files, because Java would copy it several times. The job of one
+kernel is planned once: what changes from one superstep to the next is the content of the file. A process of an executor
+keeps the first blocks that it reads, and an executor that is lost costs the time to repeat its tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from io import BytesIO
+from functools import partial
+from io import SEEK_CUR, BytesIO
+from math import prod
 from typing import Final, cast
 
 import numpy as np
 import orjson
 from ulid import ULID
 
-from omnigraph.analytics import AdjacencyBlock, Kernel, NumberedGraph, Side, State, split_rows
+from omnigraph.analytics import AdjacencyBlock, Kernel, NumberedGraph, Numbers, Side, State, split_rows
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import ParameterError
+from omnigraph.read.frames import Codes, Positions, sort_numbers
+from omnigraph.read.match import build_adjacency
 from omnigraph.spark.analytics.edge_pieces import EndOrder, Records, SortedFile, bucket_width, record_type
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.scratch import ScratchFolder
 
-BLOCK_ENTRIES: Final = 2_000_000
+BLOCK_ENTRIES: Final = 4_000_000
 """How many edges a block has at most, unless one range of nodes has more."""
+KEPT_BYTES: Final = 512 * 1024**2
+"""How many bytes of blocks a process keeps for the next superstep, about."""
+_ALIGNMENT: Final = 64
+"""Arrays in a file begin at a multiple of this, where they can be used as they are."""
+_SMALL_STATE: Final = 64 * 1024
+"""A result up to this size comes back with the job."""
 _ORDERS: Final[dict[Side, tuple[EndOrder, ...]]] = {
     "outgoing": ("begin",),
     "incoming": ("end",),
@@ -64,6 +74,16 @@ class _BlockPlan:
     pieces: tuple[tuple[str, int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Superstep:
+    """The job of one kernel on one side, which reads the state of all nodes from a file."""
+
+    side: Side
+    kernel: Kernel
+    path: str
+    run: Callable[[], list[State | _StoredState | _Refusal]]
+
+
 @dataclass(frozen=True)
 class ScratchEngine:
     """Applies kernels to the blocks of a projection on executors."""
@@ -72,11 +92,28 @@ class ScratchEngine:
     folder: ScratchFolder
     edges: StoredEdges
     _blocks: dict[Side, list[StoredBlock]] = field(default_factory=dict[Side, "list[StoredBlock]"], repr=False)
+    _newest: list[_Superstep] = field(default_factory=list["_Superstep"], repr=False)
+    """The last superstep, if there was one: the next one mostly has the same kernel."""
 
     @property
     def num_nodes(self) -> int:
         """The number of nodes."""
         return self.edges.num_nodes
+
+    def count_neighbours(self, side: Side) -> Positions:
+        """Return how many neighbours each node has on a side, from the records that blocks are made of."""
+        return self._sum_records(side, _count_records, np.int64)
+
+    def sum_weights(self, side: Side) -> Numbers:
+        """Return the sum of the weights of the edges of each node on a side; without weights, their number."""
+        return self._sum_records(side, _sum_record_weights if self.edges.weighted else _count_records, np.float64)
+
+    def _sum_records(self, side: Side, sum_: Callable[[Records, _BlockPlan], State], dtype: type[np.generic]) -> State:
+        check_deadline()
+        plans = _plan_blocks(self.edges, side, self.executor.parallelism)
+        task = partial(_sum_pieces, self.folder, self.edges.weighted, sum_)
+        found = self._take_states(self.executor.doing("counting edges").run(task, plans))
+        return np.concatenate([np.zeros(0), *found]).astype(dtype)
 
     def map_rows(self, side: Side, kernel: Kernel, state: State) -> State:
         """Apply a kernel to all blocks of a side; return the values of all nodes."""
@@ -86,18 +123,37 @@ class ScratchEngine:
     def map_blocks(self, side: Side, kernel: Kernel, state: State) -> list[State]:
         """Apply a kernel to all blocks of a side: one job."""
         check_deadline()
-        blocks = self._list_blocks(side)
-        path = f"state-{ULID()}.npy"
-        self.folder.put(path, _dump_arrays([state]))
+        step = self._prepare(side, kernel)
+        self.folder.put(step.path, _dump_arrays([state]))
         try:
-            task = partial(_apply_kernel, self.folder, path, kernel, self.num_nodes)
-            found = self.executor.doing("running an algorithm").run(task, blocks)
+            found = step.run()
         finally:
-            self.folder.delete(path)
+            self.folder.delete(step.path)
+        return self._take_states(found)
+
+    def _prepare(self, side: Side, kernel: Kernel) -> _Superstep:
+        if self._newest and (self._newest[0].side, self._newest[0].kernel) == (side, kernel):
+            return self._newest[0]
+        path = f"state-{ULID()}.npy"
+        task = partial(_apply_kernel, self.folder, path, kernel, self.num_nodes)
+        run = self.executor.doing("running an algorithm").prepare(task, self._list_blocks(side))
+        self._newest[:] = [_Superstep(side, kernel, path, run)]
+        return self._newest[0]
+
+    def _take_states(self, found: Sequence[State | _StoredState | _Refusal]) -> list[State]:
+        """Return what tasks computed, and remove their files."""
         for each in found:
             if isinstance(each, _Refusal):
                 raise ParameterError(each.message, hint=each.hint)
-        return cast("list[State]", found)
+        return [self._take_state(each) for each in found if not isinstance(each, _Refusal)]
+
+    def _take_state(self, found: State | _StoredState) -> State:
+        if not isinstance(found, _StoredState):
+            return found
+        check_deadline()
+        (state,) = _load_arrays(self.folder.get(found.path))
+        self.folder.delete(found.path)
+        return state
 
     def collect(self) -> NumberedGraph:
         """Read all edges into this process."""
@@ -160,52 +216,124 @@ class _Refusal:
     hint: str | None
 
 
-def _build_block(folder: ScratchFolder, num_nodes: int, weighted: bool, plan: _BlockPlan) -> StoredBlock:  # noqa: FBT001  bound by the caller
-    """Task: put a block together from pieces, its neighbours in ascending order."""
+@dataclass(frozen=True, slots=True)
+class _StoredState:
+    """The values of the rows of one block, in a file."""
+
+    path: str
+
+
+def _read_pieces(folder: ScratchFolder, plan: _BlockPlan, *, weighted: bool) -> Records:
     kind = record_type(weighted=weighted)
     parts = [
         np.frombuffer(folder.get_range(path, begin * kind.itemsize, end * kind.itemsize), kind)
         for path, begin, end in plan.pieces
     ]
-    records: Records = np.concatenate([np.empty(0, kind), *parts])
-    rows = records["row"] - plan.first
-    order = np.argsort(rows.astype(np.int64) * num_nodes + records["other"], kind="stable")
-    counts = np.bincount(rows, minlength=plan.num_rows)
-    arrays = [np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), records["other"][order]]
+    return np.concatenate([np.empty(0, kind), *parts])
+
+
+def _count_records(records: Records, plan: _BlockPlan) -> State:
+    return np.bincount(records["row"] - plan.first, minlength=plan.num_rows)
+
+
+def _sum_record_weights(records: Records, plan: _BlockPlan) -> State:
+    return np.bincount(records["row"] - plan.first, records["weight"], plan.num_rows)
+
+
+def _sum_pieces(
+    folder: ScratchFolder,
+    weighted: bool,  # noqa: FBT001  bound by the caller
+    sum_: Callable[[Records, _BlockPlan], State],
+    plan: _BlockPlan,
+) -> State | _StoredState:
+    """Task: sum the records of each row of a block that need not be built for it."""
+    return _store_state(folder, sum_(_read_pieces(folder, plan, weighted=weighted), plan))
+
+
+def _build_block(folder: ScratchFolder, num_nodes: int, weighted: bool, plan: _BlockPlan) -> StoredBlock:  # noqa: FBT001  bound by the caller
+    """Task: put a block together from pieces, its neighbours in ascending order."""
+    records = _read_pieces(folder, plan, weighted=weighted)
     if weighted:
-        arrays.append(records["weight"][order])
+        every = np.arange(len(records), dtype=np.int32)
+        hops = records["row"] - np.int32(plan.first), np.ascontiguousarray(records["other"]), every
+        found = build_adjacency(hops, (plan.num_rows, num_nodes), distinct=False)
+        assert found.edges is not None
+        arrays = [found.indptr, found.neighbours, records["weight"][found.edges]]
+    else:
+        counts = _count_records(records, plan)
+        # A record is a number that sorts by its row, then by its other: no order is needed beside it.
+        codes: Codes = sort_numbers(records.view(np.uint64))
+        arrays = [np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), codes.astype(np.uint32).view(np.int32)]
     path = f"block-{ULID()}.npy"
     folder.put(path, _dump_arrays(arrays))
     return StoredBlock(path, plan.first, plan.num_rows)
 
 
-@lru_cache(maxsize=2)
-def _read_block(folder: ScratchFolder, block: StoredBlock, num_nodes: int) -> AdjacencyBlock:
-    indptr, neighbours, *weights = _load_arrays(folder.get(block.path))
-    return AdjacencyBlock(block.first, indptr, neighbours, weights[0] if weights else None, num_nodes)
+@dataclass
+class _KeptBlocks:
+    """The blocks of one folder that this process keeps: the first ones, since all are read in turn."""
+
+    folder: ScratchFolder | None = None
+    blocks: dict[str, AdjacencyBlock] = field(default_factory=dict[str, AdjacencyBlock])
+    num_entries: int = 0
+
+    def read(self, folder: ScratchFolder, block: StoredBlock, num_nodes: int) -> AdjacencyBlock:
+        """Return a block, and keep it if there is room."""
+        if folder != self.folder:
+            self.folder, self.blocks, self.num_entries = folder, {}, 0
+        kept = self.blocks.get(block.path)
+        if kept is not None:
+            return kept
+        indptr, neighbours, *weights = _load_arrays(folder.get(block.path))
+        found = AdjacencyBlock(block.first, indptr, neighbours, weights[0] if weights else None, num_nodes)
+        entries = self.num_entries + len(neighbours)
+        if entries * _ENTRY_BYTES <= KEPT_BYTES:
+            self.blocks[block.path], self.num_entries = found, entries
+        return found
+
+
+_ENTRY_BYTES: Final = 16
+"""A neighbour, and its value in the matrix that kernels multiply with; about."""
+_KEPT: Final = _KeptBlocks()
 
 
 def _apply_kernel(
     folder: ScratchFolder, path: str, kernel: Kernel, num_nodes: int, block: StoredBlock
-) -> State | _Refusal:
+) -> State | _StoredState | _Refusal:
     """Task: apply a kernel to one block."""
     (state,) = _load_arrays(folder.get(path))
     try:
-        return kernel(_read_block(folder, block, num_nodes), state)
+        found = kernel(_KEPT.read(folder, block, num_nodes), state)
     except ParameterError as error:
         return _Refusal(error.message, error.hint)
+    return _store_state(folder, found)
+
+
+def _store_state(folder: ScratchFolder, state: State) -> State | _StoredState:
+    if state.nbytes <= _SMALL_STATE:
+        return state
+    # A name of its own: a task that is repeated, or late, must not replace what another one wrote.
+    path = f"values-{ULID()}.npy"
+    folder.put(path, _dump_arrays([state]))
+    return _StoredState(path)
 
 
 def _dump_arrays(arrays: Sequence[State]) -> bytes:
     sink = BytesIO()
     for each in arrays:
-        np.save(sink, each, allow_pickle=False)
+        np.save(sink, np.ascontiguousarray(each), allow_pickle=False)
+        sink.write(bytes(-sink.tell() % _ALIGNMENT))
     return sink.getvalue()
 
 
 def _load_arrays(data: bytes) -> list[State]:
+    """Return arrays that share the memory of the data: a copy would take as long as a superstep."""
     source = BytesIO(data)
     found: list[State] = []
     while source.tell() < len(data):
-        found.append(np.load(source, allow_pickle=False))
+        np.lib.format.read_magic(source)
+        shape, _, kind = np.lib.format.read_array_header_1_0(source)
+        found.append(np.frombuffer(data, kind, prod(shape), source.tell()).reshape(shape))
+        source.seek(found[-1].nbytes, SEEK_CUR)
+        source.seek(-source.tell() % _ALIGNMENT, SEEK_CUR)
     return found
