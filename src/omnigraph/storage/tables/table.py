@@ -97,6 +97,7 @@ class Table:
     handle: LanceDataset = field(repr=False, compare=False)
     lag: ColumnLag = NO_LAG
     """How its columns differ from the properties that it is read with."""
+    _known_schema: list[pa.Schema] = field(default_factory=list[pa.Schema], init=False, repr=False, compare=False)
 
     @property
     def dataset(self) -> LanceDataset:
@@ -146,10 +147,13 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema at this version, with its metadata and without hidden columns."""
-        found = self.dataset.schema
-        for name in self.lag.hidden.intersection(found.names):
-            found = found.remove(found.get_field_index(name))
-        return found
+        # Lance converts it each time.
+        if not self._known_schema:
+            found = self.dataset.schema
+            for name in self.lag.hidden.intersection(found.names):
+                found = found.remove(found.get_field_index(name))
+            self._known_schema.append(found)
+        return self._known_schema[0]
 
     def describe_columns(self) -> tuple[str, ...]:
         """Return the name, the type and Lance's number of each visible column.
