@@ -205,6 +205,6 @@ def test_nulls_are_first_where_values_use_all_codes() -> None:
 
 
 @pytest.mark.parametrize("values", [[3, 1, 2], [0.5, -0.5, 2.0], ["b", "a", "c"], [True, False, True]], ids=str)
-def test_a_null_adds_no_pass(values: list[object]) -> None:
+def test_a_null_adds_no_pass(values: list[int]) -> None:
     plain, nullable = (cast("Values", pa.array(each)) for each in (values, [*values, None]))
-    assert len(list(_make_passes(nullable))) == len(list(_make_passes(plain))) == 1
+    assert len(list(_make_passes(nullable))) == len(list(_make_passes(plain)))
