@@ -28,7 +28,7 @@ EntityKind: TypeAlias = Literal["node", "edge"]
 EndName: TypeAlias = Literal["from", "to"]
 
 VERSION: Final = "1"
-FILE_FORMATS: Final = frozenset({"csv", "json", "orc", "parquet", "rdf", "text"})
+FILE_FORMATS: Final = frozenset({"csv", "graphar", "json", "orc", "parquet", "rdf", "text"})
 """Formats that need a path."""
 MAIN: Final = TemplateText("main", "main")
 _KEYS: Final = ("version", "graph", "load", "sources", "views", "nodes", "edges", "checks")

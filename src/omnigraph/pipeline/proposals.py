@@ -9,7 +9,15 @@ from typing import Final
 from omnigraph.errors import AlreadyExists, ParameterError, StorageError
 from omnigraph.language.schema import parse_schema
 from omnigraph.pipeline.file_proposal import PipelineProposal
-from omnigraph.pipeline.imports import ImportProposal, is_neo4j_dump, is_rdf, propose_neo4j, propose_rdf
+from omnigraph.pipeline.imports import (
+    ImportProposal,
+    is_graphar,
+    is_neo4j_dump,
+    is_rdf,
+    propose_graphar,
+    propose_neo4j,
+    propose_rdf,
+)
 from omnigraph.pipeline.schema_proposal import propose_schema
 from omnigraph.pipeline.table_profile import TableProfile, profile_tables
 from omnigraph.write.load import FileOptions, parse_file_options
@@ -50,6 +58,8 @@ def _propose_import(files: Sequence[str | Path], options: Mapping[str, object] |
     paths, given = [str(each) for each in files], dict(options or {})
     delimiter = given.pop(_ARRAY_DELIMITER, None)
     found = _parse_options(given)
+    if delimiter is None and is_graphar(paths):
+        return propose_graphar(paths)
     if delimiter is None and is_rdf(paths):
         return propose_rdf(paths)
     if is_neo4j_dump(paths, found):

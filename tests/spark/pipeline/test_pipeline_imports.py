@@ -13,6 +13,7 @@ from omnigraph.pipeline.file import read_pipeline
 from omnigraph.pipeline.planner import plan_pipeline
 from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
 from omnigraph.spark.pipeline.run import run_pipeline
+from tests.pipeline.imports.graphar_files import PEOPLE, write_graphar
 from tests.spark.pipeline.test_pipeline_run import Watched
 
 if TYPE_CHECKING:
@@ -93,3 +94,23 @@ def test_rdf_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sp
     assert (near["from"], near["to"]) == ("http://e.org/bob", rows_of(graph, "Resource")[0]["iri"])
     assert len(rows_of(graph, "PersonKnowsPerson")) == 2
     assert len(rows_of(graph, "AgentKnowsPerson")) == 1
+
+
+def test_a_graph_of_graphar_is_loaded_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("social").mkdir()
+    write_graphar(Path("social"))
+    graph = load_proposed(tmp_path, spark, ["social"])
+    people = {row["person_id"]: (row["first_name"], row["nick"]) for row in rows_of(graph, "Person")}
+    assert people == PEOPLE
+    assert {row["vertex"]: row["word"] for row in rows_of(graph, "Tag")} == {0: "graph", 1: None}
+    knows = sorted((str(row["from"]), str(row["to"]), str(row["since"])) for row in rows_of(graph, "Knows"))
+    assert knows == [
+        ("50", "60", "2026-01-03"),
+        ("60", "70", "None"),
+        ("70", "50", "2026-01-01"),
+        ("70", "50", "2026-01-02"),
+    ]
+    assert [(row["from"], row["to"]) for row in rows_of(graph, "Likes")] == [("60", "1")]

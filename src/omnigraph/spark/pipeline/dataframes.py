@@ -18,7 +18,9 @@ from pyspark.sql.types import DataType
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.file import PipelineFile, PipelineSource
+from omnigraph.pipeline.imports import GRAPHAR
 from omnigraph.pipeline.planner import PipelinePlan, PlannedColumn, PlannedMapping, type_mismatch_problem
+from omnigraph.spark.pipeline.graphar_source import read_graphar_rows
 from omnigraph.spark.pipeline.mapped_files import MappedFiles, find_mapped_files
 from omnigraph.spark.pipeline.problems import (
     SPARK_FAILURES,
@@ -146,6 +148,9 @@ def _read_source(file: PipelineFile, source: PipelineSource, session: SparkSessi
     assert source.format is not None
     if source.format.value.lower() == RDF and source.path is not None:
         return read_triples(session, file.spark_path(source.path))
+    if source.format.value.lower() == GRAPHAR and source.path is not None:
+        options = {name: str(option.value) for name, option in source.options.items()}
+        return read_graphar_rows(session, file.spark_path(source.path), options)
     reader = session.read.format(source.format.value)
     for name, option in source.options.items():
         reader = reader.option(name, option.value)
