@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import resource
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
-from omnigraph.read.frames import Strategy
+from omnigraph.read.frames import Strategy, read_contents
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import execute, pieces
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
@@ -113,3 +114,11 @@ def test_such_a_product_is_counted_and_sorted_without_being_made_at_once(tmp_pat
     few = '  $a.name < "person 1001"'
     query = (pairs % (few, "$a.name as a, $b.name as b")).replace("} }", "} order { $b.name desc } limit 1 }")
     assert graph.query(query, memory="8MB").rows == [{"a": "person 0", "b": "person 9999"}]
+
+
+def test_a_snapshot_that_was_read_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    snapshot = ring(tmp_path, 3).snapshot()
+    contents = read_contents(snapshot, "node:Person", shared_cache())
+    sent = pickle.loads(pickle.dumps(snapshot))  # noqa: S301  our own bytes
+    assert (sent, sent.described) == (snapshot, {})
+    assert read_contents(sent, "node:Person", shared_cache()) == contents

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from omnigraph.errors import HistoryGone, NotFound
 from omnigraph.language.schema import Catalog, TableKey
@@ -62,6 +62,10 @@ class Snapshot:
     _opened: dict[Pin, Table] = field(default_factory=dict[Pin, Table], repr=False, compare=False)
     described: dict[str, object] = field(default_factory=dict[str, object], init=False, repr=False, compare=False)
     """What readers have learned about its tables, by table key."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # What readers have learned belongs to their process; another one learns it again.
+        return Snapshot, tuple(getattr(self, each.name) for each in fields(self) if each.init)
 
     def catalog(self) -> Catalog:
         """Return the types of the schema that it is read with."""
