@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final, cast
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +52,7 @@ def main(folder: str) -> None:
     assert type(session).__module__.startswith("pyspark.sql.connect."), "a session over Spark Connect"
     graph = omnigraph.init(Path(folder, "ships.og"), SCHEMA)
     sg = graph.spark(session)
-    load(sg)
+    load(sg, Path(folder))
     read(graph, sg)
     analyze(graph, sg)
     write(graph, sg)
@@ -88,7 +90,7 @@ def run_pipeline(graph: Graph, folder: Path) -> None:
     assert len(graph.query('query q() { match { $s: Ship { name: "two" } } return { $s.code } }').rows) == 1
 
 
-def load(sg: SparkGraph) -> None:
+def load(sg: SparkGraph, folder: Path) -> None:
     """Load frames and files; merge what is there already; refuse what breaks a rule."""
     session = sg.session
     ships = session.range(200).selectExpr("concat('s', id) as code", "concat('ship ', id) as name")
@@ -101,10 +103,12 @@ def load(sg: SparkGraph) -> None:
     assert (updated.nodes, updated.commit is not None) == ({"Ship": 50}, True)
     assert sg.load(nodes={"Ship": crews}, mode="update").commit is None, "nothing is new"
     assert sg.nodes("Ship", filter=[("crew", "=", 155)]).select("name").collect()[0]["name"] == "again 155"
-    twice = session.createDataFrame([("x", "ship 1"), ("y", "ship 1")], "code string, name string")
+    twice = str(folder / "twice.parquet")
+    pq.write_table(pa.table({"code": ["v", "x", "y"], "name": ["new", "ship 2", "ship 1"]}), twice, row_group_size=1)
     with pytest.raises(ValidationError) as error:
         sg.load(nodes={"Ship": twice})
-    assert {each.rule for each in error.value.violations} == {"@unique(name)"}
+    found = {(each.rule, each.file, each.line) for each in error.value.violations}
+    assert found == {("@unique(name)", twice, 2), ("@unique(name)", twice, 3)}
 
 
 def read(graph: Graph, sg: SparkGraph) -> None:
