@@ -13,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import HistoryGone
 from omnigraph.graph import Graph
-from omnigraph.read.frames.cache import Cache, _PendingValue
+from omnigraph.read.frames.cache import Cache, _PendingValue, shared_cache
 from omnigraph.read.match import follow_commits
 from omnigraph.read.match.follow_commits import wait_for_followers
 from tests.counting import counting_scans
@@ -126,3 +126,20 @@ def test_what_cannot_be_followed_fails_nobody(
     commit(graph, "update", NAMES[4], "side")
     wait_for_followers()
     assert ask(graph, NAMES[4], "side") == ask(omnigraph.open(graph.uri), NAMES[4], "side")
+
+
+def test_it_gives_way_to_a_query(graph: Graph) -> None:
+    for _ in range(2):
+        ask(graph, NAMES[3])
+    manifest, cache = graph._manifest, shared_cache()
+    manifest.on_commit = None
+    commit(graph, "insert", NAMES[3])
+    keys, answers = graph.snapshot().pins, iter((True, False))
+    with counting_made() as made:
+        follow_commits.extend_memory(manifest, "main", keys, cache, lambda: next(answers))
+        begun = made()
+        follow_commits.extend_memory(manifest, "main", keys, cache)
+        assert 0 < begun < made()
+    with counting_made() as made:
+        ask(graph, NAMES[3])
+        assert not made()
