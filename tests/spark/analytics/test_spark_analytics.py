@@ -15,7 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph.analytics import ALGORITHMS, AnalyticsResult, GraphProjection, run_algorithm
 from omnigraph.cli.app import main
-from omnigraph.errors import ParameterError, Unsupported
+from omnigraph.errors import Cancelled, DeadlineExceeded, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.spark import engine_choice, sized_frames
@@ -165,6 +165,25 @@ def test_blocks_are_used_again_and_gone_when_the_session_is_closed(
     ports.degree()
     on_spark.close()
     assert not files()
+
+
+def test_a_superstep_on_executors_looks_at_the_deadline(graph: Graph, on_spark: SparkGraph) -> None:
+    cancelled = og.Deadline()
+
+    class Stopping(float):
+        """A damping that cancels the call when the first round uses it."""
+
+        def __rsub__(self, other: float) -> float:
+            cancelled.cancel()
+            return other - float(self)
+
+    ports = on_spark.analytics.project(["Port"], ["Leg"])
+    with pytest.raises(Cancelled):
+        ports.pagerank(damping=Stopping(0.5), iterations=10**9, timeout=cancelled)
+    assert not list(Path(f"{graph.uri}.loading").rglob("state-*"))
+    with pytest.raises(DeadlineExceeded):
+        ports.pagerank(timeout=1e-9)
+    assert_same(ports.pagerank(iterations=1), graph.analytics.project(["Port"], ["Leg"]).pagerank(iterations=1))
 
 
 def test_a_small_projection_runs_in_the_driver_and_says_so(
