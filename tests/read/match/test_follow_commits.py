@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
+from threading import enumerate as threads
 from typing import TypeVar
 
 import pytest
@@ -140,6 +141,30 @@ def test_it_gives_way_to_a_query(graph: Graph) -> None:
         begun = made()
         follow_commits.extend_memory(manifest, "main", keys, cache)
         assert 0 < begun < made()
+    with counting_made() as made:
+        ask(graph, NAMES[3])
+        assert not made()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_after_an_error_that_nobody_expected_the_next_commit_is_followed(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        ask(graph, NAMES[3])
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("an error in our own code")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(follow_commits, "extend_memory", fail)
+        commit(graph, "update", NAMES[3])
+        wait_for_followers()
+    for thread in threads():
+        if thread.name == "omnigraph-follow":
+            thread.join()
+    commit(graph, "update", NAMES[4])
+    wait_for_followers()
     with counting_made() as made:
         ask(graph, NAMES[3])
         assert not made()

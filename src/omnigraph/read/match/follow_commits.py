@@ -112,23 +112,30 @@ class _FollowingThread:
         self.__init__()
 
     def _run(self) -> None:
-        while True:
+        try:
+            while True:
+                self._follow_next()
+        finally:
+            # An error that nobody expected ends the thread; the next commit starts another one.
             with self._changed:
-                self._changed.wait_for(lambda: self._requests)
-                manifest, branch = next(iter(self._requests))
-                request = self._requests.pop((manifest, branch))
-                self._is_running = True
-            try:
-                extend_memory(manifest, branch, request.table_keys, shared_cache(), request.is_wanted)
-            except OmniGraphError as error:
-                # Nobody waits for it: the branch may have been deleted, for one. Queries go on without it.
-                _log.info("what is in memory of branch '%s' is not extended: %s", branch, error)
-            finally:
-                # Nothing of the graph is kept alive while it waits for the next commit.
-                del manifest, branch, request
-                with self._changed:
-                    self._is_running = False
-                    self._changed.notify_all()
+                self._is_started = False
+
+    def _follow_next(self) -> None:
+        """Wait for a commit and follow it. Nothing of its graph is kept alive while the next one is waited for."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._requests)
+            manifest, branch = next(iter(self._requests))
+            request = self._requests.pop((manifest, branch))
+            self._is_running = True
+        try:
+            extend_memory(manifest, branch, request.table_keys, shared_cache(), request.is_wanted)
+        except OmniGraphError as error:
+            # Nobody waits for it: the branch may have been deleted, for one. Queries go on without it.
+            _log.info("what is in memory of branch '%s' is not extended: %s", branch, error)
+        finally:
+            with self._changed:
+                self._is_running = False
+                self._changed.notify_all()
 
 
 _thread: Final = _FollowingThread()
