@@ -14,7 +14,7 @@ import pytest
 
 from omnigraph.cli.app import main
 from omnigraph.errors import ConfigError
-from omnigraph.server import Limits, Role, create_token, read_config
+from omnigraph.server import Limits, Role, create_token, make_graph_id, read_config
 from omnigraph.server.hosting import UnopenedGraph
 from tests.server.client import Client, error_of, open_client
 
@@ -276,3 +276,17 @@ def test_a_new_tokens_file_holds_and_one_that_others_can_read_does_not(
     client.hosting.reload()
     assert client.get("/whoami").status_code == 401
     assert replace(client, token=text).ok("GET", "/whoami")["actor"] == "act-ines"
+
+
+@pytest.mark.parametrize(
+    ("uri", "graph_id"),
+    [
+        ("./Brain Two.og", "brain-two"),
+        ("s3://bucket/trials/", "trials"),
+        ("/data/" + "x" * 80, "x" * 64),
+        ("/data/policies.og", "default"),
+        ("/data/___", "default"),
+    ],
+)
+def test_a_graph_without_an_id_gets_the_name_of_its_folder(uri: str, graph_id: str) -> None:
+    assert make_graph_id(uri) == graph_id

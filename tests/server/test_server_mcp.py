@@ -160,12 +160,14 @@ def test_annotations_say_what_a_tool_does(client: Client) -> None:
         writes = tool["name"] in {each.name for each in TOOLS if each.writes} | {"add_city"}
         assert hints["readOnlyHint"] is not writes
         assert hints["destructiveHint"] is False or writes
+        assert hints["idempotentHint"] is True or writes
         jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
 
 
 def test_resources_and_prompts(client: Client) -> None:
     uris = [each["uri"] for each in send(client, "resources/list")["result"]["resources"]]
-    assert uris[0] == "omnigraph://brain/schema"
+    parts = ("schema", "queries", "branches", "guide/query-language")
+    assert uris == [f"omnigraph://brain/{part}" for part in parts]
     for uri in uris:
         assert send(client, "resources/read", {"uri": uri})["result"]["contents"][0]["text"]
     assert "error" in send(client, "resources/read", {"uri": "omnigraph://brain/../secret"})

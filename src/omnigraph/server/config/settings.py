@@ -235,7 +235,8 @@ def parse_bind(text: str) -> tuple[str, int]:
 def make_graph_id(uri: str) -> str:
     """Return the id of a graph by default: the name of its folder, in lower case, with ``-`` for other characters."""
     name = uri.rstrip("/").rpartition("/")[2].lower().removesuffix(".og")
-    return re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:64] or DEFAULT_GRAPH
+    found = re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:64]
+    return found if is_graph_id(found) else DEFAULT_GRAPH
 
 
 def is_graph_id(text: str) -> bool:
