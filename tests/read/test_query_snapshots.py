@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import resource
+import shutil
 from itertools import islice
 from pathlib import Path
 
@@ -122,3 +123,13 @@ def test_a_snapshot_that_was_read_can_be_sent_to_another_process(tmp_path: Path)
     sent = pickle.loads(pickle.dumps(snapshot))  # noqa: S301  our own bytes
     assert (sent, sent.described) == (snapshot, {})
     assert read_contents(sent, "node:Person", shared_cache()) == contents
+
+
+def test_a_copy_outlives_the_graph_that_it_was_copied_from(tmp_path: Path) -> None:
+    graph = ring(tmp_path, 3)
+    copy = shutil.copytree(graph.uri, tmp_path / "copy.og")
+    assert len(graph.query("query q() { match { $a: Person } return { $a.name } }")) == 3
+    graph.close()
+    shutil.rmtree(graph.uri)
+    by_key = 'query q() { match { $a: Person { name: "p1" }  $a knows $b } return { $b.name } order { $b.name } }'
+    assert [row["b.name"] for row in omnigraph.open(copy).query(by_key)] == ["p0", "p2"]

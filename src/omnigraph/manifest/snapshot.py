@@ -92,6 +92,10 @@ class Snapshot:
     def _open(self, pin: Pin) -> Table:
         return open_pin(self._manifest, pin).with_lag(self.column_lag(pin.table_key))
 
+    def table_uri(self, pin: Pin) -> str:
+        """Return where the dataset of one of its tables lies."""
+        return self._manifest.location.join(pin.location)
+
     def keep_open(self, before: Snapshot) -> None:
         """Use the open tables of an earlier head of the same branch that are the same here."""
         if (before.read_under, before.written_under) != (self.read_under, self.written_under):
@@ -104,7 +108,7 @@ class Snapshot:
         """Use tables that are open already, where they are the versions of this snapshot."""
         by_version = {(table.uri, table.branch, table.version): table for table in opened}
         for pin in self.pins.values() if by_version else ():
-            table = by_version.get((self._manifest.location.join(pin.location), pin.branch, pin.version))
+            table = by_version.get((self.table_uri(pin), pin.branch, pin.version))
             if table is not None and pin not in self._opened:
                 self._opened.setdefault(pin, table.with_own_handle().with_lag(self.column_lag(pin.table_key)))
 

@@ -127,6 +127,8 @@ def _find_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableCon
     lag = snapshot.column_lag(table_key)
     key: Hashable = (
         "contents",
+        # A copy of a graph has the same commits, and may outlive the graph that it was copied from.
+        snapshot.table_uri(pin),
         snapshot.commit.id,
         table_key,
         pin.branch,
