@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import cedarpy
 import httpx
 import pytest
 
@@ -137,6 +138,20 @@ def test_who_has_no_right_gets_no_further_than_the_gate(served: Served, monkeypa
         assert answer.status_code in (403, 404), (route.method, path, answer.text)
         assert answer.json()["error"], path
     assert ran == []
+
+
+def test_a_policy_that_cannot_decide_allows_nothing(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Cedar leaves out a rule that fails: if that is a prohibition, what is left would allow too much.
+    policies = "permit(principal, action, resource); forbid(principal, action, resource) when { context.missing };"
+    failing, ask = cedarpy.PolicySet.from_str(policies), cast("Callable[..., object]", cedarpy.is_authorized)
+
+    def fail(request: object, _: object, entities: str) -> object:
+        return ask(request, failing, entities)
+
+    monkeypatch.setattr(cedarpy, "is_authorized", fail)
+    body = {"query": PEOPLE, "branch": "work/nobody-asked-about-it"}
+    error = served.hr.fails(500, "POST", "/graphs/brain/query", body)
+    assert (error["code"], error["type"]) == ("internal", "no_decision")
 
 
 def test_graphs_and_actions_are_those_that_the_policy_leaves(served: Served) -> None:
