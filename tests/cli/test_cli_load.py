@@ -266,6 +266,13 @@ def test_a_record_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.splitlines() == ["a␛[2J.jsonl:1  r␛  one␊two␇", "error: 1 violation"]
 
 
+def test_a_violation_names_as_much_of_its_place_as_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    places = [("a.parquet", 3), ("a.parquet", None), (None, 3), (None, None)]
+    TextOutput().error(ValidationError("m", [Violation("T", "r", "bad", *place) for place in places]))
+    found = sorted(capsys.readouterr().err.splitlines())
+    assert found == ["a.parquet  r  bad", "a.parquet:3  r  bad", "error: 4 violations", "r  bad", "record:3  r  bad"]
+
+
 def test_an_error_without_violations_is_its_message(capsys: pytest.CaptureFixture[str]) -> None:
     TextOutput().error(ValidationError("the ids are old", hint="rewrite them"))
     TextOutput().error(ExpectedVersionMismatch("node:Person", 1, 2))

@@ -66,7 +66,7 @@ def test_everything_that_cannot_be_loaded_is_listed_at_once(files: Path) -> None
     wrong = PERSON.replace("int64", "uuid").replace("chunk_size: 2", "chunk_size: none").replace("parquet", "orc", 1)
     (files / "person.vertex.yml").write_text(wrong)
     (files / "knows.edge.yml").write_text(KNOWS.replace("dst_type: person", "dst_type: robot"))
-    (files / "likes.edge.yml").write_text("src_type: [")
+    (files / "likes.edge.yml").write_text("type: likes\nsrc_type: [")
     with pytest.raises(ValidationError) as raised:
         infer_schema(["social"])
     found = [(each.file, each.rule, each.message) for each in raised.value.violations]
@@ -76,6 +76,7 @@ def test_everything_that_cannot_be_loaded_is_listed_at_once(files: Path) -> None
         ("social/person.vertex.yml", "graphar_type"),
         ("social/likes.edge.yml", "graphar_yaml"),
     ]
+    assert raised.value.violations[3].line == 2
     assert found[1][2] == "'file_type' is 'orc'; only chunks of 'parquet' are read"
     assert ("social/knows.edge.yml", "graphar_vertices", "the graph has no vertices of the type 'robot'") in found
 

@@ -166,8 +166,9 @@ def draw_violations(violations: Sequence[Violation]) -> Text:
 
 def _draw_violation(violation: Violation) -> Text:
     """Draw one violation on a line: place, rule, message."""
-    known = violation.line is not None
-    place = f"{violation.file or 'record'}:{violation.line}{_GAP}" if known else ""
+    lines = "" if violation.line is None else f":{violation.line}"
+    file = violation.file or ("record" if lines else "")
+    place = f"{file}{lines}{_GAP}" if file else ""
     # Most messages begin with the rule, so that they can stand alone.
     message = violation.message.removeprefix(violation.rule).lstrip(": ")
     place, rule, message = (text.translate(_PICTURES) for text in (place, violation.rule, message))

@@ -158,14 +158,15 @@ class _GraphReader:
     read_text: Callable[[str], str]
     problems: list[Violation] = field(default_factory=list[Violation])
 
-    def add(self, rule: str, message: str, file: str) -> None:
-        self.problems.append(Violation("", rule, message, file))
+    def add(self, rule: str, message: str, file: str, line: int | None = None) -> None:
+        self.problems.append(Violation("", rule, message, file, line))
 
     def read_file(self, path: str) -> Mapping[str, object]:
+        text = self.read_text(path)
         try:
-            node = compose_yaml(self.read_text(path))
+            node = compose_yaml(text)
         except MalformedYaml as error:
-            self.add("graphar_yaml", error.message, path)
+            self.add("graphar_yaml", error.message, path, text.count("\n", 0, error.at) + 1)
             return {}
         found = None if node is None else cast("object", yaml.SafeLoader("").construct_document(node))
         if not isinstance(found, dict):
