@@ -310,7 +310,8 @@ def _plan_segments(table: Table, column: str, kind: IndexKind, tasks: int) -> It
 def _max_rows_in_a_segment(table: Table, column: str, kind: IndexKind) -> int:
     match kind:
         case IndexKind.BTREE:
-            return MAX_ROWS_IN_A_SEGMENT
+            is_text = pa.types.is_string(table.schema.field(column).type)
+            return MAX_TEXTS_IN_A_SEGMENT if is_text else MAX_ROWS_IN_A_SEGMENT
         case IndexKind.INVERTED:
             return MAX_TEXTS_IN_A_SEGMENT
         case IndexKind.IVF_FLAT:
