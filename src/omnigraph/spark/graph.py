@@ -403,7 +403,7 @@ class SparkGraph:
     ) -> SchemaApplied:
         """Change the schema like ``graph.apply_schema``; executors check the rows and rewrite those that change."""
         from omnigraph.spark.executor import SparkExecutor
-        from omnigraph.spark.load import check_stored_rows
+        from omnigraph.spark.rules import check_stored_rows
 
         self._check_writable()
         executor = SparkExecutor(self.session, "changing the schema")

@@ -310,7 +310,7 @@ def _plan_segments(table: Table, column: str, kind: IndexKind, tasks: int) -> It
 def _max_rows_in_a_segment(table: Table, column: str, kind: IndexKind) -> int:
     match kind:
         case IndexKind.BTREE:
-            is_text = pa.types.is_string(table.schema.field(column).type)
+            is_text = pa.types.is_string(cast("pa.DataType", table.schema.field(column).type))
             return MAX_TEXTS_IN_A_SEGMENT if is_text else MAX_ROWS_IN_A_SEGMENT
         case IndexKind.INVERTED:
             return MAX_TEXTS_IN_A_SEGMENT

@@ -27,7 +27,7 @@ from omnigraph.errors import (
 from omnigraph.graph import Graph
 from omnigraph.spark import engine_choice
 from omnigraph.spark.load import incoming_rows as load_incoming
-from omnigraph.spark.load import set_rules
+from omnigraph.spark.rules import set_rules
 from omnigraph.storage.filters import MAX_LISTED_VALUES
 from omnigraph.storage.tables import Table
 from omnigraph.write.commit.section import HANDOFF_MESSAGE

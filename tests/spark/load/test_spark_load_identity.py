@@ -13,7 +13,8 @@ import pytest
 import omnigraph
 from omnigraph.errors import ParameterError, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import identity_matching, key_filter
+from omnigraph.spark import key_filter
+from omnigraph.spark.load import identity_matching
 from omnigraph.spark.load import incoming_rows as load_incoming
 from tests.graphs import written
 from tests.selection import daily

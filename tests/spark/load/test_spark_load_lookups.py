@@ -13,9 +13,10 @@ import pytest
 import omnigraph
 from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
-from omnigraph.spark.load import id_lookup, identity_matching, key_filter, set_rules
+from omnigraph.spark import id_lookup, key_filter
+from omnigraph.spark.load import identity_matching
 from omnigraph.spark.load import incoming_rows as load_incoming
-from omnigraph.spark.load import proofs as load_proofs
+from omnigraph.spark.rules import proofs, set_rules
 from omnigraph.write.load import LoadMode
 from tests.graphs import rows_of
 from tests.selection import daily, sized
@@ -156,8 +157,8 @@ def _refuse(*_: object) -> NoReturn:
 def test_a_node_with_a_third_of_the_edges_is_no_burden_to_one_task(
     spark: SparkSession, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_proofs, "MAX_HELD_BYTES", -1)
-    monkeypatch.setattr(load_proofs, "_TEXTS_PER_PARTITION", TOWS // 4)
+    monkeypatch.setattr(proofs, "MAX_HELD_BYTES", -1)
+    monkeypatch.setattr(proofs, "_TEXTS_PER_PARTITION", TOWS // 4)
     tows = spark.range(0, TOWS, 1, 4).selectExpr(
         f"format_string('s%08d', id % {SHIPS}) as `from`",
         f"if(id % 10 < 3, 's00000007', format_string('s%08d', (id * 7919) % {SHIPS})) as `to`",

@@ -21,10 +21,10 @@ from omnigraph.spark import shuffle
 from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.spark.load import staging as load_staging
-from omnigraph.spark.load.set_rules import check_changes
 from omnigraph.spark.merge import candidate_rows, merged_rows
 from omnigraph.spark.merge import run as merge
 from omnigraph.spark.merge.merge_task import MergeTask
+from omnigraph.spark.rules.set_rules import check_changes
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.merge import engine as merge_means
 from omnigraph.write.merge.alignment import MergeBase

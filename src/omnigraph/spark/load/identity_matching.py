@@ -21,9 +21,9 @@ import pyarrow as pa
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.read.rows import read_blobs_at
 from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
-from omnigraph.spark.load.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters
+from omnigraph.spark.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters
+from omnigraph.spark.key_filter import KeyFilter, KeySource, can_filter_keys, collect_key_filter
 from omnigraph.spark.load.incoming_rows import DistributedRows
-from omnigraph.spark.load.key_filter import KeyFilter, KeySource, can_filter_keys, collect_key_filter
 from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size
 from omnigraph.storage import tables

@@ -52,16 +52,6 @@ class DistributedRows(StagedRows):
 
     executor: SparkExecutor | None = field(default=None, repr=False)
 
-    @property
-    def own_fragments(self) -> Mapping[int, int]:
-        """The fragments of these rows in the detached version, with their row counts."""
-        found = self.detached.fragment_rows()
-        return {
-            id_: rows
-            for id_, rows in found.items()
-            if self.last_other_fragment is None or id_ > self.last_other_fragment
-        }
-
     def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[NumberedRows]:
         """Yield the rows of some ids with their row numbers. Executors look for them; only these rows come here."""
         if self.executor is None or sum(self.own_fragments.values()) <= LOCAL_LOAD_ROWS:

@@ -21,8 +21,8 @@ from omnigraph.errors import Violation
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.incoming_rows import DistributedRows, RowsOfFragments
 from omnigraph.spark.load.load_task import REJECTED
-from omnigraph.spark.load.set_rules import FOUND, ViolationFrame, describe_found
 from omnigraph.spark.load.staging import map_ids, scan_ids
+from omnigraph.spark.rules import FOUND, ViolationFrame, describe_found
 from omnigraph.spark.sized_frames import SizedFrame, count_partitions, divide_fragments, join_by_size
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, is_among, make_nulls, to_bool_array, to_list

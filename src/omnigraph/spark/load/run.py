@@ -39,10 +39,10 @@ from omnigraph.spark.load.load_task import (
 from omnigraph.spark.load.quarantine import collect_rejected
 from omnigraph.spark.load.rejected_rows import reject_rows
 from omnigraph.spark.load.row_updates import complete_rows
-from omnigraph.spark.load.set_rules import ViolationFrame, check_changes, find_all_violations
 from omnigraph.spark.load.sources import names_by_path, read_lines
 from omnigraph.spark.load.staging import stage_rows
 from omnigraph.spark.load.tables import map_tables
+from omnigraph.spark.rules import ViolationFrame, check_changes, find_all_violations
 from omnigraph.spark.scratch import ScratchFolder, create_table_in, open_scratch_folder
 from omnigraph.spark.spool import Spool
 from omnigraph.storage.tables import FragmentText, StagedChange, Table

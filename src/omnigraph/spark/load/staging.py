@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.spark.executor import FragmentTask, SparkExecutor
-from omnigraph.spark.load.changed_table import FragmentRows
-from omnigraph.spark.load.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters
+from omnigraph.spark.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters
+from omnigraph.spark.key_filter import KeyFilter, KeySource, can_filter_keys, collect_key_filter
 from omnigraph.spark.load.incoming_rows import DistributedRows
-from omnigraph.spark.load.key_filter import KeyFilter, KeySource, can_filter_keys, collect_key_filter
+from omnigraph.spark.rules import FragmentRows
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size, union_sized
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, is_not_among

@@ -19,17 +19,9 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Mask
 from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.load import (
-    BlockLines,
-    DistributedRows,
-    FragmentRows,
-    RowReader,
-    SourceRun,
-    StagedPlaces,
-    check_changes,
-    rewrite_fragments,
-)
+from omnigraph.spark.load import BlockLines, DistributedRows, SourceRun, StagedPlaces, rewrite_fragments
 from omnigraph.spark.merge.merge_task import IDS, TableMergeReport
+from omnigraph.spark.rules import FragmentRows, RowReader, check_changes
 from omnigraph.spark.sized_frames import divide_fragments
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema

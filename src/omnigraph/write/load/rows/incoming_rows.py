@@ -8,7 +8,7 @@ may stage the rows several times; they are written once for each folder.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol, TypeAlias, cast
@@ -300,13 +300,16 @@ class StagedRows:
         """The last fragment id of the pinned table: the ids of these fragments are larger, also in an overwrite."""
         return max(self.target.table.fragment_rows(), default=None)
 
+    @property
+    def own_fragments(self) -> Mapping[int, int]:
+        """The fragments of these rows in the detached version, with their row counts."""
+        last = self.last_other_fragment
+        return {id_: rows for id_, rows in self.detached.fragment_rows().items() if last is None or id_ > last}
+
     @cached_property
     def _fragment_rows(self) -> tuple[npt.NDArray[np.uint64], RowNumbers]:
         """The fragment ids, and the number of the first row of each. No fragment has deletions yet."""
-        rows = sorted(self.detached.fragment_rows().items())
-        own = [
-            (id_, count) for id_, count in rows if self.last_other_fragment is None or id_ > self.last_other_fragment
-        ]
+        own = sorted(self.own_fragments.items())
         return np.array([id_ for id_, _ in own], np.uint64), np.cumsum([0, *(count for _, count in own)])
 
     def _scan(self, columns: Sequence[str] | None, filter_: str | None = None) -> Iterator[pa.Table]:

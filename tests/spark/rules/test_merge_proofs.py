@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from omnigraph.language.schema import TableKey, parse_schema
-from omnigraph.spark.load.merge_proofs import _MergeSide, _PartitionCheck, _run_checks
+from omnigraph.spark.rules.merge_proofs import _MergeSide, _PartitionCheck, _run_checks
 from omnigraph.spark.shuffle import Packer
 from omnigraph.write.rules import RuleKind, SetRule, list_set_rules, query_violations
 

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.spark.executor import SparkExecutor, union_all
-from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows
-from omnigraph.spark.load.id_lookup import can_look_up_texts
-from omnigraph.spark.load.key_filter import KeyFilter, can_filter_keys, collect_key_filter
+from omnigraph.spark.id_lookup import can_look_up_texts
+from omnigraph.spark.key_filter import KeyFilter, can_filter_keys, collect_key_filter
+from omnigraph.spark.rules.changed_table import ChangedSparkTable, FragmentRows
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import count_partitions
 from omnigraph.storage.columns import Values, column_of

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.errors import ValidationError
 from omnigraph.graph import Graph
+from omnigraph.spark import key_filter
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load import incoming_rows as load_incoming
-from omnigraph.spark.load import key_filter, set_rules
-from omnigraph.spark.load import proofs as load_proofs
-from omnigraph.spark.load.changed_table import ChangedSparkTable
-from omnigraph.spark.load.merge_proofs import find_unproven_merges
+from omnigraph.spark.rules import proofs, set_rules
+from omnigraph.spark.rules.changed_table import ChangedSparkTable
+from omnigraph.spark.rules.merge_proofs import find_unproven_merges
 from omnigraph.spark.shuffle import assign_partitions
 from omnigraph.storage.columns import as_text, join_texts
 from omnigraph.write.load import LoadMode
@@ -54,8 +54,8 @@ def left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> lis
     monkeypatch.setattr(load_incoming, "LOCAL_LOAD_ROWS", 0)
     monkeypatch.setattr(key_filter, "MIN_ROWS_PER_KEY", 0 if request.param == "held" else sys.maxsize)
     if request.param == "shuffled":
-        monkeypatch.setattr(load_proofs, "MAX_HELD_BYTES", -1)
-    monkeypatch.setattr(load_proofs, "_TEXTS_PER_PARTITION", 2)
+        monkeypatch.setattr(proofs, "MAX_HELD_BYTES", -1)
+    monkeypatch.setattr(proofs, "_TEXTS_PER_PARTITION", 2)
     found: list[str] = []
 
     def watched(
@@ -150,9 +150,9 @@ Texts: TypeAlias = "tuple[str, ...]"
 def test_a_part_shows_no_more_than_is_so(
     most: int | None, counted: Texts, there: Texts, needed: Texts, holds: bool
 ) -> None:
-    texts = dict(zip(load_proofs._Role, (counted, there, needed), strict=True))
-    held = {load_proofs._ColumnRead(0, role, ("id",)): [pa.array(each, pa.string())] for role, each in texts.items()}
-    (doubted,) = load_proofs._run_checks({0: most, 1: 1}, {}, load_proofs._pack_values(held, 1))
+    texts = dict(zip(proofs._Role, (counted, there, needed), strict=True))
+    held = {proofs._ColumnRead(0, role, ("id",)): [pa.array(each, pa.string())] for role, each in texts.items()}
+    (doubted,) = proofs._run_checks({0: most, 1: 1}, {}, proofs._pack_values(held, 1))
     assert doubted.to_pydict() == {"check": [] if holds else [0]}
 
 

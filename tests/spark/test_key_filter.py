@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.spark.load.key_filter import KeyFilter, can_filter_keys
+from omnigraph.spark.key_filter import KeyFilter, can_filter_keys
 
 Text = st.one_of(st.none(), st.text(max_size=20))
 

@@ -21,9 +21,9 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import SparkExecutor, union_all
-from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RuleTable, StoredSparkTable
-from omnigraph.spark.load.merge_proofs import find_unproven_merges
-from omnigraph.spark.load.proofs import find_unproven_rules
+from omnigraph.spark.rules.changed_table import ChangedSparkTable, FragmentRows, RuleTable, StoredSparkTable
+from omnigraph.spark.rules.merge_proofs import find_unproven_merges
+from omnigraph.spark.rules.proofs import find_unproven_rules
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import SizedFrame, count_partitions
 from omnigraph.storage.columns import column_of, compute, to_list

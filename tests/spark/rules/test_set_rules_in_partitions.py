@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import Violation
 from omnigraph.graph import Graph
-from omnigraph.spark.load.set_rules import _check_partition
+from omnigraph.spark.rules.set_rules import _check_partition
 from omnigraph.spark.shuffle import Packer
 from omnigraph.storage.location import Location
 from omnigraph.write.rules.changed_table import ChangedTable

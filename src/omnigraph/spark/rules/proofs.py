@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.spark.executor import SparkExecutor, union_all
-from omnigraph.spark.load.changed_table import ChangedSparkTable, FragmentRows, RowReader
-from omnigraph.spark.load.id_lookup import can_look_up_ids, find_present_ids
+from omnigraph.spark.id_lookup import can_look_up_ids, find_present_ids
+from omnigraph.spark.rules.changed_table import ChangedSparkTable, FragmentRows, RowReader
 from omnigraph.spark.shuffle import PACK_COLUMNS, assign_partitions, gather_packs, list_packs, make_pack, split_order
 from omnigraph.spark.sized_frames import MAX_PARTITIONS
 from omnigraph.storage.columns import Values, column_of

@@ -12,8 +12,7 @@ import pyarrow as pa
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import FragmentTask, SparkExecutor
-from omnigraph.spark.load.incoming_rows import DistributedRows
-from omnigraph.spark.load.key_filter import KeyFilter, KeySource
+from omnigraph.spark.key_filter import KeyFilter, KeySource
 from omnigraph.spark.shuffle import PACK_COLUMNS, Packer
 from omnigraph.spark.sized_frames import JoinKind, SizedFrame, divide_fragments, join_by_size, union_sized
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -21,7 +20,7 @@ from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.lagging_columns import ColumnLag, read_declared_column
 from omnigraph.storage.tables import Table, estimate_row_bytes, estimate_stored_row_bytes
 from omnigraph.write.evolve import ReshapedRows
-from omnigraph.write.load import IncomingTable
+from omnigraph.write.load import IncomingTable, StagedRows
 from omnigraph.write.rules import IncomingMode, Relation, TablePart, type_of_table
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ class ChangedSparkTable:
     def incoming(self) -> FragmentRows:
         """The incoming rows."""
         assert self.changes is not None
-        rows = cast("DistributedRows", self.changes.rows.storage)
+        rows = cast("StagedRows", self.changes.rows.storage)
         return FragmentRows(
             rows.detached, rows.own_fragments, RowReader(self._schema, self.changes.excluded_ids, self._type)
         )
