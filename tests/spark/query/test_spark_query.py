@@ -165,7 +165,7 @@ def test_negations_do_not_multiply_each_other(
         assert {row[0] for row in found.collect()} == set(SHIPS) - towing
         capsys.readouterr()
         found.explain()
-        return capsys.readouterr().out.count("BatchScan")
+        return capsys.readouterr().out.count("Scan ExistingRDD")
 
     two, three, four = scans(2), scans(3), scans(4)
     assert four - three == three - two > 0
