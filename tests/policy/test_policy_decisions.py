@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import ConfigError
 from omnigraph.policy import Action, Policy, PolicyQuestion, PolicyRules, Rule, load_policy, parse_cases, run_cases
-from omnigraph.policy.model import BRANCH_ACTIONS, TARGET_ACTIONS
+from omnigraph.policy.model import BRANCH_ACTIONS, TARGET_ACTIONS, PolicyDecision
 from omnigraph.policy.rules import ActorSet, Protection, matches_glob
 
 ACTORS = ("ann", "bob", 'eve "quoted"', "zoë\n")
@@ -186,3 +186,19 @@ def test_what_is_wrong_is_said_with_its_place(rule: str, message: str) -> None:
         load_policy(f"version: 1\ngroups: {{g: [a]}}\nrules:\n  - {rule}\n")
     assert any(message in problem.message for problem in refused.value.problems), str(refused.value)
     assert refused.value.position.line == 4
+
+
+@pytest.mark.parametrize(
+    ("question", "deed"),
+    [
+        (PolicyQuestion("ann", Action.READ, "main", type="node:Paper"), "read node:Paper on branch 'main'"),
+        (PolicyQuestion("ann", Action.CHANGE, "main"), "change branch 'main'"),
+        (PolicyQuestion("ann", Action.BRANCH_MERGE, "work", "main"), "merge into branch 'main'"),
+        (PolicyQuestion("ann", Action.SCHEMA_APPLY, None, "main"), "change the schema of branch 'main'"),
+        (PolicyQuestion("ann", Action.INVOKE_QUERY, query="top"), "invoke query 'top'"),
+        (PolicyQuestion("ann", Action.TAG), "tag the graph"),
+    ],
+)
+def test_a_decision_is_a_sentence(question: PolicyQuestion, deed: str) -> None:
+    told = PolicyDecision(question, allowed=False, rule=None).describe()
+    assert told == f"'ann' may not {deed}: no rule of the policy allows it"

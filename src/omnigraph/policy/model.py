@@ -29,6 +29,16 @@ TARGET_ACTIONS: Final = frozenset(
     {Action.SCHEMA_APPLY, Action.BRANCH_CREATE, Action.BRANCH_DELETE, Action.BRANCH_MERGE}
 )
 """Done to a target branch."""
+_VERBS: Final = {
+    Action.SCHEMA_APPLY: "change the schema of",
+    Action.BRANCH_CREATE: "create",
+    Action.BRANCH_DELETE: "delete",
+    Action.BRANCH_MERGE: "merge into",
+    Action.INVOKE_QUERY: "invoke",
+    Action.GRAPH_LIST: "list the graphs of",
+    Action.ADMIN: "administer",
+}
+"""How a sentence says an action; the names of the others are verbs."""
 SERVER_ACTIONS: Final = frozenset({Action.GRAPH_LIST, Action.ADMIN})
 """What the rules of a server may name."""
 
@@ -57,6 +67,10 @@ class PolicyQuestion:
         """The branch that the scope of a rule speaks of."""
         return self.target_branch if self.action in TARGET_ACTIONS else self.branch
 
+    def describe_deed(self, target: str) -> str:
+        """Say what would be done to a target."""
+        return f"{_VERBS.get(self.action, self.action)} {target}"
+
     def describe_target(self) -> str:
         """Say what it would be done to."""
         branch = self.scoped_branch
@@ -84,4 +98,4 @@ class PolicyDecision:
         else:
             reason = "no rule of the policy allows it"
         question = self.question
-        return f"'{question.actor}' {verb} {question.action} on {question.describe_target()}: {reason}"
+        return f"'{question.actor}' {verb} {question.describe_deed(question.describe_target())}: {reason}"

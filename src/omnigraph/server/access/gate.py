@@ -218,7 +218,7 @@ class Gate:
         question = decision.question
         target = question.describe_target()
         target = (self.graph_name or "the server") if target == "the graph" else target
-        who = f"'{question.actor}' may not {question.action} on {target}"
+        who = f"'{question.actor}' may not {question.describe_deed(target)}"
         details = {"action": str(question.action)}
         if not self._fits_role(question):
             needed = next(role for role in Role if question.action in ROLE_ACTIONS[role])
