@@ -6,17 +6,24 @@ An engine is imported when it is first used, so that a process has only the one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from datetime import date
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from scans import Row
+from scans import Row, rows_of
+from walks import Graph, networkx
 from workload import Question, Workload
 
 if TYPE_CHECKING:
+    import sqlite3
+
+    import polars as pl
     from lance.dataset import LanceDataset
+
+INSERTED_AT_ONCE: Final = 50_000
 
 
 class Engine(Protocol):
@@ -40,7 +47,8 @@ def open_engine(name: str, folder: Path) -> Engine:
 
 def answers(name: str, question: Question) -> bool:
     """Whether an engine is asked that question."""
-    return name != LANCE or question.scan is not None
+    in_python = {LANCE: question.scan, POLARS: question.polars, NETWORKX: question.networkx}
+    return name not in in_python or in_python[name] is not None
 
 
 def parquet(folder: Path, type_name: str) -> Path:
@@ -200,6 +208,97 @@ class Ladybug:
                 connection.execute(f"COPY {name} FROM '{parquet(folder, name)}'")
 
 
+class SQLite:
+    """Joins of tables, row by row."""
+
+    def __init__(self, folder: Path) -> None:
+        import sqlite3
+
+        self._connection = sqlite3.connect(f"file:{folder / 'graph.sqlite'}?mode=ro", uri=True)
+
+    def ask(self, question: Question) -> list[Row]:
+        """Run its SQL, or that of DuckDB."""
+        return self._connection.execute(question.sqlite or question.sql, dict(question.parameters)).fetchall()
+
+    @staticmethod
+    def build(folder: Path, workload: Workload) -> None:
+        """Tables with primary keys, and an index from either end of the edges to the other."""
+        import sqlite3
+
+        # It has no dates, only texts.
+        sqlite3.register_adapter(date, date.isoformat)
+        with closing(sqlite3.connect(folder / "graph.sqlite")) as connection, connection:
+            # A key is the number of the row itself only if its type has that name; any other key is an index beside it.
+            connection.executescript(workload.sql_schema.replace("BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY"))
+            for name in workload.types:
+                _insert(connection, name, parquet(folder, name))
+            for name in workload.edges:
+                connection.execute(f"CREATE INDEX {name}_src ON {name} (src, dst)")
+                connection.execute(f"CREATE INDEX {name}_dst ON {name} (dst, src)")
+            connection.execute("ANALYZE")
+
+
+def _insert(connection: sqlite3.Connection, table: str, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(path)
+    marks = ", ".join("?" for _ in rows.column_names)
+    for begin in range(0, rows.num_rows, INSERTED_AT_ONCE):
+        some = rows_of(rows.slice(begin, INSERTED_AT_ONCE))
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", some)  # noqa: S608
+
+
+class Polars:
+    """Frames in memory: each is read from Parquet when it is first needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._frames: dict[str, pl.LazyFrame] = {}
+
+    def ask(self, question: Question) -> list[Row]:
+        """Join frames."""
+        assert question.polars is not None
+        return question.polars(self._frame, question.parameters)
+
+    def _frame(self, type_name: str) -> pl.LazyFrame:
+        import polars as pl
+
+        if type_name not in self._frames:
+            self._frames[type_name] = pl.read_parquet(parquet(self._folder, type_name)).lazy()
+        return self._frames[type_name]
+
+
+class Networkx:
+    """Graphs in memory, made of Python values: each is built from Parquet when it is first needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._graphs: dict[tuple[str, str], Graph] = {}
+
+    def ask(self, question: Question) -> list[Row]:
+        """Walk a graph."""
+        assert question.networkx is not None
+        return question.networkx(self._graph, question.parameters)
+
+    def _graph(self, node_type: str, edge_type: str) -> Graph:
+        if (node_type, edge_type) not in self._graphs:
+            self._graphs[node_type, edge_type] = self._build(node_type, edge_type)
+        return self._graphs[node_type, edge_type]
+
+    def _build(self, node_type: str, edge_type: str) -> Graph:
+        import pyarrow.parquet as pq
+
+        graph = networkx().DiGraph()
+        nodes = pq.read_table(parquet(self._folder, node_type))
+        numbers = cast("list[int]", nodes["number"].to_pylist())
+        graph.add_nodes_from(zip(numbers, nodes.to_pylist(), strict=True))
+        begins, ends = pq.read_table(parquet(self._folder, edge_type), columns=["from", "to"]).columns
+        graph.add_edges_from(
+            zip(cast("list[int]", begins.to_pylist()), cast("list[int]", ends.to_pylist()), strict=True)
+        )
+        return graph
+
+
 # ------------------------------------------------------------------------------------------------ all of them
 
 
@@ -213,19 +312,22 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One engine: the modules that it needs, how it is opened, and what it builds."""
+    """One engine: the modules that it needs, how it is opened, and what it builds unless it uses the Parquet files."""
 
     modules: tuple[str, ...]
     open: Callable[[Path], Engine]
-    files: Files
+    files: Files | None = None
 
 
-OMNIGRAPH, LANCE = "OmniGraph", "Lance"
+OMNIGRAPH, LANCE, POLARS, NETWORKX = "OmniGraph", "Lance", "Polars", "networkx"
 ENGINES: Mapping[str, Kind] = {
     OMNIGRAPH: Kind(("omnigraph", "omnigraph.graph"), OmniGraph, Files("graph.og", OmniGraph.build)),
     # DuckDB imports pandas by itself when it is first given a parameter.
     "DuckDB": Kind(("duckdb", "pandas"), DuckDB, Files("graph.duckdb", DuckDB.build)),
     "Ladybug": Kind(("ladybug",), Ladybug, Files("graph.lbug", Ladybug.build)),
+    "SQLite": Kind(("sqlite3",), SQLite, Files("graph.sqlite", SQLite.build)),
+    POLARS: Kind(("polars",), Polars),
+    NETWORKX: Kind(("networkx", "pyarrow.parquet"), Networkx),
     LANCE: Kind(("lance", "omnigraph.language.schema"), Lance, Files("raw.lance", Lance.build)),
 }
-BUILDERS = {name: kind.files for name, kind in ENGINES.items()}
+BUILDERS = {name: kind.files for name, kind in ENGINES.items() if kind.files}

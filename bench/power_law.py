@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+import frames
+import walks
 from scans import Parameters, Row, Tables, most_reached, reached_in_two_hops
 from workload import Question, Skew, Workload, simple_edges
 
@@ -45,6 +47,8 @@ RETURN p.number AS number, count(*) AS pages
 ORDER BY pages DESC, number
 LIMIT 3""",
         scan=_most_linked,
+        polars=frames.most_linked,
+        networkx=walks.most_linked,
     ),
     Question(
         "paths of two links",
@@ -58,6 +62,7 @@ LIMIT 3""",
 }""",
         sql="SELECT count(*) FROM Links ab JOIN Links bc ON bc.src = ab.dst",
         cypher="MATCH (:Page)-[:Links]->(:Page)-[:Links]->(:Page) RETURN count(*)",
+        polars=frames.two_links,
     ),
     Question(
         "one or two hops from one page",
@@ -75,6 +80,8 @@ SELECT count(*) FROM (
         cypher="MATCH (:Page {number: $number})-[:Links* SHORTEST 1..2]->(:Page) RETURN count(*)",
         parameters={"number": 17},
         scan=_two_hops,
+        polars=frames.pages_in_two_hops,
+        networkx=walks.pages_in_two_hops,
     ),
     Question(
         "one to four hops from one page",
@@ -86,13 +93,15 @@ SELECT count(*) FROM (
   return { count($q) as pages }
 }""",
         sql="""WITH RECURSIVE reached(number, hops) AS (
-  SELECT $number::BIGINT, 0
+  SELECT CAST($number AS BIGINT), 0
   UNION
   SELECT l.dst, r.hops + 1 FROM reached r JOIN Links l ON l.src = r.number WHERE r.hops < 4
 )
 SELECT count(DISTINCT number) FROM reached WHERE number <> $number""",
         cypher="MATCH (:Page {number: $number})-[:Links* SHORTEST 1..4]->(:Page) RETURN count(*)",
         parameters={"number": 17},
+        polars=frames.pages_in_four_hops,
+        networkx=walks.pages_in_four_hops,
     ),
 )
 

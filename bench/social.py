@@ -1,154 +1,14 @@
-"""A social graph for ``query.py``: who follows whom, where they live and what they like; eleven questions about it.
-
-By default 100,000 people, 2.4 million follows, 250,000 interests of people, 7,000 cities in three countries. All of it
-is made up, from a seed.
-"""
+"""Questions about the social graph, in each language; the frames and graphs of peers are in modules of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
-from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
+import frames
+import walks
 from scans import Parameters, Row, Tables, most_reached, reached_in_two_hops, rows_of
-from workload import Question, Skew, Workload, edge_table, simple_edges, skewed
-
-SEED: Final = 7
-TODAY: Final = date(2025, 1, 1)
-INTERESTS_PER_PERSON: Final = 2.5
-PEOPLE_PER_CITY: Final = 100_000 / 7_000
-STATES: Final = 150
-COUNTRIES: Final = ("Arvenia", "Belmark", "Corland")
-SHARES: Final = (0.5, 0.3, 0.2)
-# fmt: off
-INTERESTS: Final = (
-    "Archery", "Astronomy", "Baking", "Basketball", "Boxing", "Camping", "Ceramics", "Chess", "Cinema", "Climbing",
-    "Coding", "Cooking", "Cricket", "Cycling", "Dancing", "Drawing", "Fencing", "Fishing", "Football", "Gardening",
-    "Genealogy", "Guitar", "Hiking", "Judo", "Knitting", "Magic", "Origami", "Painting", "Philately", "Photography",
-    "Piano", "Poetry", "Pottery", "Rowing", "Running", "Sailing", "Singing", "Skiing", "Tennis", "Wrestling", "Yoga",
-)
-FIRST_NAMES: Final = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Hana", "Ivo", "Jana", "Kai", "Lea", "Max", "Nia")
-LAST_NAMES: Final = ("Abel", "Brandt", "Costa", "Dahl", "Engel", "Ferro", "Grau", "Holm", "Ivers", "Jansen", "Kerr")
-# fmt: on
-LEAST_PEOPLE: Final = 1_000
-
-
-# ------------------------------------------------------------------------------------------------ the graph
-
-
-def make(people: int, follows: int) -> dict[str, pa.Table]:
-    """The rows of each type."""
-    random = np.random.default_rng(SEED)
-    cities = max(STATES, int(people / PEOPLE_PER_CITY))
-    return {
-        "Person": _people(random, people),
-        "City": _places("City", cities),
-        "State": _places("State", STATES),
-        "Country": _named(COUNTRIES),
-        "Interest": _named(INTERESTS),
-        "Follows": simple_edges(random, people, follows, Skew(source=1.5, destination=2.0)),
-        "LivesIn": edge_table(np.arange(people), skewed(random, cities, people, 1.5)),
-        "CityIn": _within(random, cities, STATES),
-        "StateIn": _within(random, STATES, len(COUNTRIES), SHARES),
-        "HasInterest": _interests(random, people),
-    }
-
-
-def _people(random: np.random.Generator, people: int) -> pa.Table:
-    ages = np.clip(random.normal(40, 14, people), 16, 95).astype(np.int32)
-    days_lived = (ages * 365.25 + random.integers(1, 365, people)).astype("timedelta64[D]")
-    first, last = _any_of(random, FIRST_NAMES, people), _any_of(random, LAST_NAMES, people)
-    return pa.Table.from_pydict(
-        {
-            "number": np.arange(people),
-            "name": [f"{one} {other}" for one, other in zip(first, last, strict=True)],
-            "gender": _any_of(random, ("female", "male"), people),
-            "age": ages,
-            "birthday": np.datetime64(TODAY, "D") - days_lived,
-            "married": random.random(people) < ages / 100,
-        }
-    )
-
-
-def _any_of(random: np.random.Generator, words: Sequence[str], count: int) -> list[str]:
-    return [words[int(number)] for number in random.integers(0, len(words), count)]
-
-
-def _named(names: Sequence[str]) -> pa.Table:
-    return pa.Table.from_pydict({"number": np.arange(len(names)), "name": list(names)})
-
-
-def _places(kind: str, count: int) -> pa.Table:
-    return _named([f"{kind} {number}" for number in range(count)])
-
-
-def _within(random: np.random.Generator, parts: int, wholes: int, shares: Sequence[float] | None = None) -> pa.Table:
-    """Each part in a whole; every whole has a part, however the dice fall."""
-    others = random.choice(wholes, parts - wholes, p=shares)
-    return edge_table(np.arange(parts), np.append(np.arange(wholes), others))
-
-
-def _interests(random: np.random.Generator, people: int) -> pa.Table:
-    wanted, kinds = int(people * INTERESTS_PER_PERSON), len(INTERESTS)
-    codes = np.zeros(0, np.int64)
-    while len(codes) < wanted:
-        more = random.integers(0, people, wanted) * kinds + skewed(random, kinds, wanted, 1.3)
-        codes = np.union1d(codes, more)
-    picked = random.permutation(codes)[:wanted]
-    return edge_table(picked // kinds, picked % kinds)
-
-
-# ------------------------------------------------------------------------------------------------ its schema
-
-SCHEMA = """
-node Person   { number: I64 @key  name: String  gender: enum(female, male)  age: I32  birthday: Date  married: Bool }
-node City     { number: I64 @key  name: String }
-node State    { number: I64 @key  name: String }
-node Country  { number: I64 @key  name: String }
-node Interest { number: I64 @key  name: String }
-edge Follows:     Person -> Person
-edge LivesIn:     Person -> City @card(1..1)
-edge CityIn:      City -> State @card(1..1)
-edge StateIn:     State -> Country @card(1..1)
-edge HasInterest: Person -> Interest
-"""
-
-SQL_SCHEMA = """
-CREATE TABLE Person (
-  number BIGINT PRIMARY KEY, name VARCHAR, gender VARCHAR, age INTEGER, birthday DATE, married BOOLEAN
-);
-CREATE TABLE City (number BIGINT PRIMARY KEY, name VARCHAR);
-CREATE TABLE State (number BIGINT PRIMARY KEY, name VARCHAR);
-CREATE TABLE Country (number BIGINT PRIMARY KEY, name VARCHAR);
-CREATE TABLE Interest (number BIGINT PRIMARY KEY, name VARCHAR);
-CREATE TABLE Follows (src BIGINT, dst BIGINT);
-CREATE TABLE LivesIn (src BIGINT, dst BIGINT);
-CREATE TABLE CityIn (src BIGINT, dst BIGINT);
-CREATE TABLE StateIn (src BIGINT, dst BIGINT);
-CREATE TABLE HasInterest (src BIGINT, dst BIGINT);
-"""
-
-CYPHER_SCHEMA = """
-CREATE NODE TABLE Person (
-  number INT64, name STRING, gender STRING, age INT32, birthday DATE, married BOOL, PRIMARY KEY (number)
-);
-CREATE NODE TABLE City (number INT64, name STRING, PRIMARY KEY (number));
-CREATE NODE TABLE State (number INT64, name STRING, PRIMARY KEY (number));
-CREATE NODE TABLE Country (number INT64, name STRING, PRIMARY KEY (number));
-CREATE NODE TABLE Interest (number INT64, name STRING, PRIMARY KEY (number));
-CREATE REL TABLE Follows (FROM Person TO Person);
-CREATE REL TABLE LivesIn (FROM Person TO City);
-CREATE REL TABLE CityIn (FROM City TO State);
-CREATE REL TABLE StateIn (FROM State TO Country);
-CREATE REL TABLE HasInterest (FROM Person TO Interest);
-"""
-
-
-# ------------------------------------------------------------------------------------------------ the questions
+from social_graph import CYPHER_SCHEMA, SCHEMA, SQL_SCHEMA, make
+from workload import Question, Workload
 
 
 def _person(tables: Tables, parameters: Parameters) -> list[Row]:
@@ -176,6 +36,8 @@ QUESTIONS: tuple[Question, ...] = (
         parameters={"number": 17},
         scan=_person,
         walks=False,
+        polars=frames.person,
+        networkx=walks.person,
     ),
     Question(
         "one or two hops from one person",
@@ -193,6 +55,8 @@ SELECT count(*) FROM (
         cypher="MATCH (:Person {number: $number})-[:Follows* SHORTEST 1..2]->(:Person) RETURN count(*)",
         parameters={"number": 17},
         scan=_two_hops,
+        polars=frames.people_in_two_hops,
+        networkx=walks.people_in_two_hops,
     ),
     Question(
         "the shortest path between two people",
@@ -206,14 +70,23 @@ SELECT count(*) FROM (
 }""",
         # Pairs of a person and a number of hops: DuckDB has no visited set in a recursion.
         sql="""WITH RECURSIVE walk(number, hops) AS (
-  SELECT $first::BIGINT, 0
+  SELECT CAST($first AS BIGINT), 0
   UNION SELECT f.dst, w.hops + 1 FROM walk w JOIN Follows f ON f.src = w.number
   WHERE w.hops < 8 AND NOT EXISTS (SELECT 1 FROM walk WHERE number = $last)
 )
 SELECT min(hops) FROM walk WHERE number = $last""",
+        # SQLite allows no second mention of the recursion, but gives rows as they come, so that the limit ends it.
+        sqlite="""WITH RECURSIVE walk(number, hops) AS (
+  SELECT $first, 0
+  UNION SELECT f.dst, w.hops + 1 FROM walk w JOIN Follows f ON f.src = w.number WHERE w.hops < 8
+  ORDER BY 2
+)
+SELECT hops FROM walk WHERE number = $last LIMIT 1""",
         cypher="""MATCH path = (:Person {number: $first})-[:Follows* SHORTEST 1..30]->(:Person {number: $last})
 RETURN length(path)""",
         parameters={"first": 17, "last": 971},
+        polars=frames.shortest_path,
+        networkx=walks.shortest_path,
     ),
     Question(
         "the three most followed",
@@ -237,6 +110,8 @@ RETURN p.number AS number, p.name AS name, count(*) AS followers
 ORDER BY followers DESC, number
 LIMIT 3""",
         scan=_most_followed,
+        polars=frames.most_followed,
+        networkx=walks.most_followed,
     ),
     Question(
         "where the most followed lives",
@@ -267,6 +142,7 @@ LIMIT 1
 MATCH (p:Person)-[:LivesIn]->(c:City)-[:CityIn]->(s:State)-[:StateIn]->(n:Country)
 WHERE p.number = number
 RETURN number, c.name, s.name, n.name, followers""",
+        polars=frames.home_of_most_followed,
     ),
     Question(
         "the youngest cities of a country",
@@ -293,6 +169,7 @@ RETURN c.number AS number, c.name AS city, avg(p.age) AS age
 ORDER BY age, number
 LIMIT 5""",
         parameters={"country": "Belmark"},
+        polars=frames.youngest_cities,
     ),
     Question(
         "people of an age, by country",
@@ -319,6 +196,7 @@ WHERE p.age >= $least AND p.age <= $most
 RETURN n.name AS country, count(*) AS people
 ORDER BY people DESC, country""",
         parameters={"least": 30, "most": 40},
+        polars=frames.people_by_country,
     ),
     Question(
         "men of a city with an interest",
@@ -340,6 +218,7 @@ WHERE p.gender = 'male' AND c.name = $city AND i.name = $interest""",
 MATCH (p)-[:HasInterest]->(:Interest {name: $interest})
 RETURN count(*)""",
         parameters={"city": "City 0", "interest": "Chess"},
+        polars=frames.men_of_city,
     ),
     Question(
         "cities of most women with an interest",
@@ -366,6 +245,7 @@ RETURN c.number AS number, c.name AS city, count(*) AS people
 ORDER BY people DESC, number
 LIMIT 5""",
         parameters={"interest": "Sailing"},
+        polars=frames.cities_of_women,
     ),
     Question(
         "the state of most young with an interest",
@@ -398,6 +278,7 @@ RETURN s.number AS number, s.name AS state, n.name AS country, count(*) AS peopl
 ORDER BY people DESC, number
 LIMIT 1""",
         parameters={"interest": "Tennis"},
+        polars=frames.state_of_young,
     ),
     Question(
         "paths of two follows",
@@ -411,6 +292,7 @@ LIMIT 1""",
 }""",
         sql="SELECT count(*) FROM Follows ab JOIN Follows bc ON bc.src = ab.dst",
         cypher="MATCH (:Person)-[:Follows]->(:Person)-[:Follows]->(:Person) RETURN count(*)",
+        polars=frames.two_follows,
     ),
     Question(
         "paths by people under 50 to over 25",
@@ -431,28 +313,32 @@ WHERE b.age < 50 AND c.age > 25""",
         cypher="""MATCH (:Person)-[:Follows]->(b:Person)-[:Follows]->(c:Person)
 WHERE b.age < 50 AND c.age > 25
 RETURN count(*)""",
+        polars=frames.two_follows_by_age,
     ),
 )
 
-# What an engine may find by itself, a person can write into the SQL: products of degrees instead of a join of edges.
+# What an engine may find by itself, a person can write: products of degrees instead of a join of edges.
 BY_HAND = (
     replace(
         QUESTIONS[-2],
-        name=f"{QUESTIONS[-2].name}, SQL by hand",
-        sql="""WITH followers AS (SELECT dst AS number, count(*) AS n FROM Follows GROUP BY dst),
-follows AS (SELECT src AS number, count(*) AS n FROM Follows GROUP BY src)
-SELECT sum(followers.n * follows.n)::BIGINT FROM followers JOIN follows USING (number)""",
+        name=f"{QUESTIONS[-2].name}, by hand",
+        sql="""WITH arriving AS (SELECT dst AS number, count(*) AS n FROM Follows GROUP BY dst),
+leaving AS (SELECT src AS number, count(*) AS n FROM Follows GROUP BY src)
+SELECT CAST(sum(arriving.n * leaving.n) AS BIGINT) FROM arriving JOIN leaving USING (number)""",
+        polars=frames.two_follows_by_degrees,
+        networkx=walks.two_follows_by_degrees,
     ),
     replace(
         QUESTIONS[-1],
-        name=f"{QUESTIONS[-1].name}, SQL by hand",
-        sql="""WITH followers AS (SELECT dst AS number, count(*) AS n FROM Follows GROUP BY dst),
-follows AS (
+        name=f"{QUESTIONS[-1].name}, by hand",
+        sql="""WITH arriving AS (SELECT dst AS number, count(*) AS n FROM Follows GROUP BY dst),
+leaving AS (
   SELECT src AS number, count(*) AS n FROM Follows JOIN Person c ON c.number = dst WHERE c.age > 25 GROUP BY src
 )
-SELECT sum(followers.n * follows.n)::BIGINT
-FROM followers JOIN follows USING (number) JOIN Person b USING (number)
+SELECT CAST(sum(arriving.n * leaving.n) AS BIGINT)
+FROM arriving JOIN leaving USING (number) JOIN Person b USING (number)
 WHERE b.age < 50""",
+        polars=frames.two_follows_by_age_and_degrees,
     ),
 )
 

@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from frames import FrameAnswer
 from scans import Parameters, Scan
+from walks import Walk
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -30,8 +32,9 @@ def _no_parameters() -> Parameters:
 class Question:
     """The same question to each engine: the rows of the answers must be equal, and in the same order.
 
-    ``scan`` answers it from Lance alone, where a scan or two are enough. ``walks``: it follows edges; the design has
-    ceilings for such questions.
+    ``sqlite`` is its SQL where that of DuckDB cannot be used. ``scan`` answers the question from Lance alone, where one
+    or two are enough; ``polars`` and ``networkx`` answer it with these libraries. ``walks``: it follows edges; the
+    design has ceilings for such questions.
     """
 
     name: str
@@ -39,7 +42,10 @@ class Question:
     sql: str
     cypher: str
     parameters: Parameters = field(default_factory=_no_parameters)
+    sqlite: str | None = None
     scan: Scan | None = None
+    polars: FrameAnswer | None = None
+    networkx: Walk | None = None
     walks: bool = True
 
 
