@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.dataset import ScannerBuilder
 
 from omnigraph.graph import Graph
 from omnigraph.read.search import scores as search_module
@@ -41,15 +42,14 @@ class AskedScan:
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[AskedScan]:
     """The scans that Lance is asked for, searches among them. Indexes are used whatever the number of rows."""
     asked: list[AskedScan] = []
-    make_scanner, to_reader = lance.LanceDataset.scanner, lance.LanceScanner.to_reader
+    to_scanner, to_reader = ScannerBuilder.to_scanner, lance.LanceScanner.to_reader
     made: dict[int, tuple[lance.LanceScanner, int | None, str | None]] = {}
 
-    def making(self: lance.LanceDataset, *arguments: object, **given_: object) -> lance.LanceScanner:
-        scanner = make_scanner(self, *arguments, **given_)  # pyright: ignore[reportArgumentType]  passed on
-        near = cast("Mapping[str, int]", given_.get("nearest") or {})
-        limit = cast("int | None", given_.get("limit") or near.get("k"))
-        if "__manifest" not in str(self.uri):
-            made[id(scanner)] = scanner, limit, cast("str | None", given_.get("filter"))
+    def making(self: ScannerBuilder) -> lance.LanceScanner:
+        scanner = to_scanner(self)
+        near = cast("Mapping[str, int]", self._nearest or {})
+        if "__manifest" not in str(self.ds.uri):
+            made[id(scanner)] = scanner, self._limit or near.get("k"), self._filter
         return scanner
 
     def reading(self: lance.LanceScanner) -> pa.RecordBatchReader:
@@ -61,7 +61,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[AskedScan]:
         return found.to_reader()
 
     monkeypatch.setattr(search_module, "_FEW", 0)
-    monkeypatch.setattr(lance.LanceDataset, "scanner", making)
+    monkeypatch.setattr(ScannerBuilder, "to_scanner", making)
     monkeypatch.setattr(lance.LanceScanner, "to_reader", reading)
     return asked
 

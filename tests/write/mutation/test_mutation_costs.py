@@ -9,7 +9,7 @@ from pathlib import Path
 import lance
 import obstore
 import pytest
-from lance.dataset import LanceDataset
+from lance.dataset import ScannerBuilder
 
 import omnigraph
 from omnigraph.graph import Graph
@@ -43,7 +43,7 @@ def graph(tmp_path: Path) -> Graph:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count the calls to the libraries below, by kind."""
     calls: Counter[str] = Counter()
-    for owner, name in ((lance, "dataset"), (LanceDataset, "scanner"), (obstore, "list")):
+    for owner, name in ((lance, "dataset"), (ScannerBuilder, "to_scanner"), (obstore, "list")):
         monkeypatch.setattr(owner, name, _counting(getattr(owner, name), name, calls))
     return calls
 
@@ -62,13 +62,13 @@ def test_each_table_is_opened_once_and_looked_into_once(graph: Graph, counted: C
     The table of people is open already: the commit before wrote it.
     """
     graph.mutate(ADD, params={"name": "bob"})
-    assert counted == {"dataset": 1, "scanner": 1, "list": 2}
+    assert counted == {"dataset": 1, "to_scanner": 1, "list": 2}
 
 
 def test_several_rules_on_one_column_share_a_scan(graph: Graph, counted: Counter[str]) -> None:
     """One scan in each node table, and one for the homes that bob already has. The edge tables are opened."""
     graph.mutate(MOVE, params={"name": "bob"})
-    assert counted == {"dataset": 2, "scanner": 3, "list": 2}
+    assert counted == {"dataset": 2, "to_scanner": 3, "list": 2}
 
 
 def test_history_costs_no_calls(graph: Graph, counted: Counter[str]) -> None:
@@ -76,4 +76,4 @@ def test_history_costs_no_calls(graph: Graph, counted: Counter[str]) -> None:
         graph.mutate(ADD, params={"name": f"p{number}"})
     counted.clear()
     graph.mutate(ADD, params={"name": "bob"})
-    assert counted == {"scanner": 1, "list": 2}
+    assert counted == {"to_scanner": 1, "list": 2}

@@ -116,6 +116,9 @@ def _look_up_edges(column: EntityColumn, walk: EdgeWalk, tables: QueryTables) ->
             edges.append(_find_edges_at(ids, step, walk, tables))
             # Beyond one hop both ends are of one type, so the next frontier may be at either end.
             ahead = np.concatenate([ahead, edges[-1].sources, edges[-1].destinations])
+        if hop == walk.hops:
+            # Nobody goes on from here.
+            break
         visited = np.union1d(visited, frontier)
         frontier = np.setdiff1d(ahead, visited)
     oriented = [_orient_found(edges, step) for step, edges in found.items()]

@@ -53,6 +53,7 @@ from omnigraph.storage.lance_internals.layout import (
     read_version_hint,
     version_path,
 )
+from omnigraph.storage.lance_internals.scans import build_scan
 from omnigraph.storage.lance_internals.schema_fields import (
     TOMBSTONE,
     can_reshape,
@@ -79,6 +80,7 @@ __all__ = [
     "RefsMoved",
     "branch_of_ref",
     "branch_ref_path",
+    "build_scan",
     "can_reshape",
     "data_paths",
     "dataset_of_branch_version",

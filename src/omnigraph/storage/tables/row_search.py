@@ -29,6 +29,7 @@ from omnigraph.language.values import ConstantValue
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueCondition, list_filter
 from omnigraph.storage.lagging_columns import has_declared_column
+from omnigraph.storage.lance_internals import build_scan
 from omnigraph.storage.tables.staging import Addresses, IndexKind
 from omnigraph.storage.tables.table import ROW_ADDRESS, Table
 
@@ -179,14 +180,10 @@ class WordSearch:
         words = " ".join(token.text for token in lance.tokenize(self.words)) if self.max_edits else self.words
         query = MatchQuery(words, self.column, fuzziness=self.max_edits, max_expansions=_MAX_EXPANSIONS)
         with self.table.reading():
-            scanner = self.table.dataset.scanner(
-                columns=list(columns),
-                full_text_query=query,
-                limit=limit,
-                filter=self.where,
-                prefilter=self.where is not None,
-            )
-            return wait_for(scanner.to_table)
+            scan = build_scan(self.table.dataset).columns(list(columns)).full_text_search(query).limit(limit)
+            if self.where is not None:
+                scan.filter(self.where).prefilter(prefilter=True)
+            return wait_for(scan.to_scanner().to_table)
 
 
 def search_vectors(
@@ -199,12 +196,10 @@ def search_vectors(
     columns: Sequence[str] = (),
 ) -> pa.Table:
     """Return ids, vectors, squared distances and some columns of the matching rows that are nearest to a vector."""
-    nearest = {"column": column, "q": vector, "k": count, "metric": "l2"}
+    read = list(dict.fromkeys(("id", column, *columns, SQUARED_DISTANCE)))
     with table.reading():
-        scanner = table.dataset.scanner(
-            columns=list(dict.fromkeys(("id", column, *columns, SQUARED_DISTANCE))),
-            nearest=cast("dict[str, object]", nearest),
-            filter=where,
-            prefilter=True,
-        )
-        return wait_for(scanner.to_table)
+        scan = build_scan(table.dataset).columns(read).nearest(column, vector, k=count, metric="l2")
+        scan.prefilter(prefilter=True)
+        if where is not None:
+            scan.filter(where)
+        return wait_for(scan.to_scanner().to_table)

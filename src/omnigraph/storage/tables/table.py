@@ -21,6 +21,7 @@ from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 from omnigraph.storage.lance_internals import (
     BranchRef,
     RefsMoved,
+    build_scan,
     data_paths,
     find_missing_file,
     has_version_file,
@@ -228,26 +229,24 @@ class Table:
                 chosen = [each for each in self.dataset.get_fragments() if each.fragment_id > after_fragment]
             elif in_fragments is not None:
                 chosen = [each for each in self.dataset.get_fragments() if each.fragment_id in in_fragments]
-            scanner = self.dataset.scanner(
-                fragments=chosen,
-                columns=None if columns is None else list(columns),
-                filter=filter,
-                limit=limit,
-                with_row_id=with_row_id,
-                with_row_address=with_row_address,
-                fragment_readahead=1 if one_by_one else None,
-                batch_size=batch_rows,
-                batch_size_bytes=BYTES_AT_ONCE if one_by_one else None,
+            scan = build_scan(self.dataset).columns(None if columns is None else list(columns)).limit(limit)
+            scan.with_row_id(with_row_id).with_row_address(with_row_address)
+            if chosen is not None:
+                scan.with_fragments(chosen)
+            if filter is not None:
+                scan.filter(filter)
+            if batch_rows is not None:
+                scan.batch_size(batch_rows)
+            if one_by_one:
                 # Unbounded, Lance reads up to 2 GiB ahead of whoever takes the rows.
-                io_buffer_size=2 * BYTES_AT_ONCE if one_by_one else None,
-            )
-            reader = wait_for(scanner.to_reader)
+                scan.fragment_readahead(1).batch_size_bytes(BYTES_AT_ONCE).io_buffer_size(2 * BYTES_AT_ONCE)
+            reader = wait_for(scan.to_scanner().to_reader)
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
     def read(self, columns: Sequence[str], filter: str) -> pa.Table:  # noqa: A002  as in scan
         """Read the rows that match, all at once: for those that are few."""
         with self.reading():
-            return wait_for(self.dataset.scanner(columns=list(columns), filter=filter).to_table)
+            return wait_for(build_scan(self.dataset).columns(list(columns)).filter(filter).to_scanner().to_table)
 
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         with self.reading():
