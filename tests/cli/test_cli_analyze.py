@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import cast
 
@@ -99,6 +100,7 @@ def test_what_is_wrong_is_said(omnigraph: Command, words: tuple[str, ...], exit_
 
 @pytest.mark.usefixtures("ports")
 def test_values_are_written_to_a_branch_and_their_state_is_told(omnigraph: Command) -> None:
+    source = omnigraph("snapshot", "--json").json["commit"]
     words = ("analyze", "pagerank", "--edge", "Leg", "--write", "rank", "--to", "rank/june")
     refused = omnigraph(*words, "--from", "main")
     assert (refused.code, "Port has no property 'rank'" in refused.err) == (1, True)
@@ -107,6 +109,18 @@ def test_values_are_written_to_a_branch_and_their_state_is_told(omnigraph: Comma
     shown = omnigraph("commit", "show", str(answer.json["commit"]), "--json").json
     assert str(shown["message"]).startswith("ranked\n\nAlgorithm: pagerank\n")
     assert shown["actor"] == "act-ann"
+    (told,) = cast("list[dict[str, Json]]", shown["analyses"])
+    assert told == {
+        "commit": answer.json["commit"],
+        "written": ["Port.rank"],
+        "algorithm": "pagerank",
+        "parameters": {"damping": 0.85, "iterations": 20},
+        "projection": {"nodes": ["Port"], "edges": {"Leg": "out"}, "branch": "main"},
+        "source": source,
+        "engine": "local",
+        "version": version("omnigraph"),
+    }
+    assert "analyses" not in omnigraph("commit", "show", str(source), "--json").json
     assert omnigraph("analyze", "status").err == "no analyses\n"
     status = omnigraph("analyze", "status", "--branch", "rank/june")
     assert [line.split()[0] for line in status.out.splitlines()] == ["written", "Port.rank"]

@@ -40,6 +40,7 @@ def test_a_mutation_is_a_commit_of_the_actor_of_the_token(client: Client, branch
     assert (done["actor_id"], done["branch"], done["replayed"]) == ("act-ines", branch, False)
     commit = client.ok("GET", f"commits/{done['commit']}")
     assert (commit["actor_id"], commit["message"], commit["manifest_branch"]) == ("act-ines", "eve comes", branch)
+    assert commit["analyses"] == []
     assert names_on(client, branch) == {"ann", "bob", "cid", "eve"}
     old = client.send(
         "POST", "change", {"query_source": ADD, "query_name": "add", "params": {"name": "x"}, "branch": branch}
@@ -49,6 +50,33 @@ def test_a_mutation_is_a_commit_of_the_actor_of_the_token(client: Client, branch
         "POST", "mutate", {"query": 'query d() { delete Person where name = "nobody" }', "branch": branch}
     )
     assert nothing["commit"] is None
+
+
+def test_a_commit_tells_the_analysis_that_its_message_tells(client: Client, branch: str) -> None:
+    lines = (
+        "Algorithm: pagerank",
+        'Parameters: {"iterations":5}',
+        'Projection: {"nodes":["Person"]}',
+        "Source: 01X",
+        "Engine: local",
+        "Version: 1.0",
+        "Written: Person.rank, Person.age",
+    )
+    message = "ranked\n\n" + "\n".join(lines)
+    body = {"query": ADD, "params": {"name": "eve"}, "branch": branch, "message": message}
+    made = client.ok("POST", "mutate", body)["commit"]
+    assert client.ok("GET", f"commits/{made}")["analyses"] == [
+        {
+            "commit": made,
+            "written": ["Person.rank", "Person.age"],
+            "algorithm": "pagerank",
+            "parameters": {"iterations": 5},
+            "projection": {"nodes": ["Person"]},
+            "source": "01X",
+            "engine": "local",
+            "version": "1.0",
+        }
+    ]
 
 
 def test_nobody_writes_under_another_name(client: Client, branch: str) -> None:

@@ -447,6 +447,7 @@ export type CatalogAnswer = {
 
 export type CommitAnswer = {
   readonly actor: string | null;
+  readonly analyses: readonly (WrittenAnalysisAnswer)[];
   readonly branch: string;
   readonly heads?: readonly (string)[] | null | undefined;
   readonly id: string;
@@ -940,4 +941,15 @@ export type TypeChangesAnswer = {
   readonly kind: "node" | "edge";
   readonly type: string;
   readonly updated: number;
+};
+
+export type WrittenAnalysisAnswer = {
+  readonly algorithm: string;
+  readonly commit: string;
+  readonly engine: string;
+  readonly parameters: Record<string, Json>;
+  readonly projection: Record<string, Json>;
+  readonly source: string;
+  readonly version: string;
+  readonly written: readonly (string)[];
 };

@@ -37,6 +37,19 @@ class AnalysisTrailers:
     written: tuple[str, ...]
     """What was written, such as ``Port.rank``."""
 
+    def to_json(self) -> dict[str, Json]:
+        """Return the fields of a commit in JSON."""
+        return {
+            "commit": self.commit_id,
+            "written": list[Json](self.written),
+            "algorithm": self.algorithm,
+            "parameters": dict(self.parameters),
+            "projection": dict(self.projection),
+            "source": self.source,
+            "engine": self.engine,
+            "version": self.version,
+        }
+
     def to_text(self) -> str:
         """Return the lines."""
         parameters, projection = (orjson.dumps(each).decode() for each in (self.parameters, self.projection))
@@ -61,27 +74,27 @@ def list_trailers(
     for commit in history.list_by_metadata(_MARK):
         if upto is not None and commit.order > upto.order:
             continue
-        for found in _read_trailers(commit):
+        for found in read_trailers(commit.id, commit.message):
             if not seen.issuperset(found.written):
                 seen.update(found.written)
                 yield commit, found
 
 
-def _read_trailers(commit: CommitRecord) -> list[AnalysisTrailers]:
+def read_trailers(commit_id: str, message: str | None) -> list[AnalysisTrailers]:
     """Return the trailers at the end of a message: one paragraph, or in a merge one for each result."""
     found: list[AnalysisTrailers] = []
-    for paragraph in reversed((commit.message or "").split("\n\n")[1:]):
-        parsed = _parse_trailers(paragraph, commit)
+    for paragraph in reversed((message or "").split("\n\n")[1:]):
+        parsed = _parse_trailers(paragraph, commit_id)
         if parsed is None:
             break
         found.append(parsed)
     return found[::-1]
 
 
-def _parse_trailers(paragraph: str, commit: CommitRecord) -> AnalysisTrailers | None:
+def _parse_trailers(paragraph: str, commit_id: str) -> AnalysisTrailers | None:
     """Return what a paragraph says; None if a person wrote something like it."""
     values = {name: value for name, _, value in (line.partition(": ") for line in paragraph.split("\n"))}
-    commit_id = values.pop(_MERGED, commit.id)
+    writer = values.pop(_MERGED, commit_id)
     if tuple(values) != _NAMES:
         return None
     try:
@@ -92,7 +105,7 @@ def _parse_trailers(paragraph: str, commit: CommitRecord) -> AnalysisTrailers | 
     if not isinstance(parameters, dict) or not isinstance(projection, dict):
         return None
     return AnalysisTrailers(
-        commit_id,
+        writer,
         values["Algorithm"],
         parameters,
         projection,

@@ -13,6 +13,7 @@ from itertools import islice
 
 from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.values import from_microseconds
+from omnigraph.manifest.analysis_trailers import AnalysisTrailers, read_trailers
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.rows import MAIN, CommitRecord, malformed_row
@@ -32,6 +33,11 @@ class Commit:
     txn: tuple[str, int] | None
     upkeep: bool = False
     """Whether it changed no row: an index build or a compaction."""
+
+    @property
+    def analyses(self) -> list[AnalysisTrailers]:
+        """The results of algorithms that it wrote, or brought by a merge, as the end of its message tells them."""
+        return read_trailers(self.id, self.message)
 
 
 def to_commit(record: CommitRecord) -> Commit:

@@ -61,6 +61,11 @@ def test_a_result_becomes_one_commit_that_says_where_it_comes_from(graph: Graph)
         f"Version: {og.__version__}",
         "Written: Port.score",
     ]
+    (told,) = commit.analyses
+    assert (told.commit_id, told.source, told.written) == (commit.id, source.id, ("Port.score",))
+    assert (told.algorithm, told.parameters) == ("pagerank", {"damping": 0.85, "iterations": 5})
+    assert (told.projection, told.engine) == (ranks.provenance.projection, "local")
+    assert source.analyses == []
     assert commit.txn is not None
     assert commit.txn[0].startswith("analytics:Port.score:")
     assert commit.txn[1] == source.manifest_version
@@ -226,16 +231,22 @@ def test_what_was_merged_is_known_when_its_branch_is_gone(graph: Graph) -> None:
     ports = graph.analytics.project(["Port"], ["Leg"])
     graph.create_branch("stage")
     first = ports.pagerank().write("score", branch="review", from_="main")
-    ports.degree().write("size", branch="review", overwrite=True)
+    second = ports.degree().write("size", branch="review", overwrite=True)
     graph.merge("review", into="stage", message="ranks\n\nas agreed", delete_branch=True)
     merge = graph.merge("stage", delete_branch=True).commit
     assert merge is not None
+    assert first.commit is not None
+    assert second.commit is not None
     assert (merge.message or "").startswith("merge branch 'stage' into 'main'\n\nMerged: ")
     found = graph.analyses()
     assert [(each.written, each.is_stale) for each in found] == [(("Port.size",), False), (("Port.score",), False)]
     assert [each.commit for each in found] == [merge, merge]
+    assert {(each.commit_id, each.written) for each in merge.analyses} == {
+        (first.commit.id, ("Port.score",)),
+        (second.commit.id, ("Port.size",)),
+    }
     assert [each.provenance for each in found] == [ports.degree().provenance, ports.pagerank().provenance]
-    assert found[1].source == (first.commit.parents[0] if first.commit else None)
+    assert found[1].source == first.commit.parents[0]
     # No person wrote these values; a merge brings only what is new.
     graph.load([{"edge": "Leg", "from": "lis", "to": "osl"}])
     ports.pagerank().write("score", branch="july", from_="main")
@@ -256,6 +267,7 @@ def test_messages_of_people_are_no_analyses(graph: Graph) -> None:
     ]
     for message in ("Algorithm: pagerank", "\n".join(["t", "", *lines])):
         graph.load([{"type": "Berth", "data": {"name": message[:3]}}], message=message)
+        assert graph.commits(limit=1)[0].analyses == []
     assert graph.analyses() == []
 
 

@@ -219,6 +219,7 @@ class SnapshotTables(CommandResult):
 
 def commit_json(commit: Commit) -> dict[str, Json]:
     """A commit in JSON."""
+    analyses = commit.analyses
     return {
         "id": commit.id,
         "parents": list(commit.parents),
@@ -228,6 +229,7 @@ def commit_json(commit: Commit) -> dict[str, Json]:
         "message": commit.message,
         "created_at": timestamp(commit.created_at),
         **({"upkeep": True} if commit.upkeep else {}),
+        **({"analyses": [each.to_json() for each in analyses]} if analyses else {}),
     }
 
 

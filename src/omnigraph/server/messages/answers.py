@@ -15,8 +15,24 @@ Kind = Literal["node", "edge"]
 Op = Literal["inserted", "updated", "deleted"]
 
 
+class WrittenAnalysisAnswer(TypedDict):
+    """The result of an algorithm in a commit: what ``commit`` wrote, and from where it comes."""
+
+    commit: str
+    written: list[str]
+    algorithm: str
+    parameters: Values
+    projection: Values
+    source: str
+    engine: str
+    version: str
+
+
 class CommitAnswer(TypedDict):
-    """A commit. Lists of all branches say which branches and tags point to it."""
+    """A commit. Lists of all branches say which branches and tags point to it.
+
+    ``analyses`` are the results of algorithms that it wrote, or brought by a merge.
+    """
 
     id: str
     parents: list[str]
@@ -27,6 +43,7 @@ class CommitAnswer(TypedDict):
     manifest_version: int
     txn: str | None
     upkeep: bool
+    analyses: list[WrittenAnalysisAnswer]
     heads: NotRequired[list[str]]
     tags: NotRequired[list[str]]
 

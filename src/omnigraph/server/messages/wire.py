@@ -69,6 +69,7 @@ def commit_to_wire(commit: Commit) -> dict[str, Json]:
         "time": time_of(commit),
         "txn": None if commit.txn is None else f"{commit.txn[0]}:{commit.txn[1]}",
         "upkeep": commit.upkeep,
+        "analyses": [each.to_json() for each in commit.analyses],
     }
 
 
