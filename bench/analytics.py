@@ -1,24 +1,29 @@
 """Algorithms over a power-law graph: ours, from stored tables to a result, beside networkx, plain SciPy and Spark.
 
-``python bench/analytics.py [SCALE] [EDGES] [--spark|--write]``: 2**SCALE nodes. All figures are CPU seconds of one
+``python bench/analytics.py [SCALE] [EDGES] [--spark|--sizes|--write]``: 2**SCALE nodes. Figures are CPU seconds of one
 run, so that other work on the machine does not matter much; ``cold`` reads the tables, ``warm`` finds the arrays in the
 cache. networkx gets its graph built for nothing. With ``--spark`` the supersteps of executors are compared with one
 process that reads the tables too: the CPU time of Java and of its workers counts, and the seconds of the clock are
 shown beside it. ``first`` builds the blocks, ``again`` finds them; Java and its workers run already. The last line is
-PageRank by joins of DataFrames, in fewer rounds. With ``--write`` only the last line is made: a value for each node is
-written, into a new property and again. Ceilings of seconds are for 10 million edges or a million values, and more.
+PageRank by joins of DataFrames in as many rounds, with the same ranks; both begin with the stored tables. With
+``--sizes`` engines are compared from a twentieth of the edges up to all of them, with nodes in proportion: from which
+size on Spark is ahead. With ``--write`` a value for each node is written, into a new property and again. Ceilings are
+for 10 million edges or a million values, and more.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from time import perf_counter, process_time
+from threading import Lock, Thread
+from time import perf_counter, process_time, sleep
 from typing import Any, cast
 
 import numpy as np
@@ -57,7 +62,7 @@ ON_EXECUTORS: dict[str, dict[str, object]] = {
 }
 COLD_SECONDS, WARM_SECONDS, WRITE_SECONDS = 12.0, 1.5, 1.0
 AGAINST_ONE_PROCESS, AGAINST_FRAMES = 3.0, 0.1
-FRAME_ROUNDS = 3
+LOOK_SECONDS = 5.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -78,7 +83,7 @@ def measure(work: Callable[[], object]) -> float:
     return process_time() - begin
 
 
-def count_tree() -> float:
+def list_tree() -> dict[int, float]:
     """Return the CPU seconds of this process and of all that it started, Java and its workers among them."""
     parents: dict[int, int] = {}
     spent: dict[int, float] = {}
@@ -86,12 +91,43 @@ def count_tree() -> float:
         with suppress(OSError):
             fields = path.read_text("utf-8").rpartition(")")[2].split()
             number = int(path.parent.name)
-            parents[number], spent[number] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
-    total, ours = 0.0, {os.getpid()}
+            parents[number], spent[number] = int(fields[1]), sum(map(int, fields[11:13])) / TICKS
+    found: dict[int, float] = {}
+    ours = {os.getpid()}
     while ours:
-        total += sum(spent.get(each, 0.0) for each in ours)
+        found |= {each: spent.get(each, 0.0) for each in ours}
         ours = {child for child, parent in parents.items() if parent in ours}
-    return total
+    return found
+
+
+class TreeClock:
+    """The CPU seconds of this process and of all that it started.
+
+    Spark ends workers that had nothing to do for a minute, and nobody waits for them, so that their seconds would be
+    lost: they are looked at every few seconds.
+    """
+
+    def __init__(self) -> None:
+        self._spent: dict[int, float] = {}
+        self._guard = Lock()
+        Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            self.read()
+            sleep(LOOK_SECONDS)
+
+    def read(self) -> float:
+        """Return the seconds until now."""
+        with self._guard:
+            self._spent |= list_tree()
+            return sum(self._spent.values())
+
+
+@cache
+def tree_clock() -> TreeClock:
+    """Return the clock of this process, which runs from the first call on."""
+    return TreeClock()
 
 
 def judge(figure: float, ceiling: float, unit: str) -> str:
@@ -101,23 +137,25 @@ def judge(figure: float, ceiling: float, unit: str) -> str:
 
 def measure_tree(work: Callable[[], object]) -> tuple[float, float]:
     """Return the CPU seconds of this process and of all that it started, and those of the clock."""
-    cpu, clock = count_tree(), perf_counter()
+    cpu, clock = tree_clock().read(), perf_counter()
     work()
-    return count_tree() - cpu, perf_counter() - clock
+    return tree_clock().read() - cpu, perf_counter() - clock
 
 
-def compare_spark(graph: og.Graph) -> None:
-    """Print what supersteps cost on executors of this machine, beside one process."""
+def open_session(graph: og.Graph) -> Any:
+    """Return a session whose Java and workers run already: they start with the first job, whatever it is."""
     from omnigraph.spark.analytics import projections
 
     projections.SPARK_MIN_EDGES = 0  # pyright: ignore[reportConstantRedefinition, reportAttributeAccessIssue]  few are handled like many
+    # What is imported late is there for all that is measured.
+    graph.analytics.project(["N"], ["E"]).wcc()
     with graph.spark() as opened:
-        # Java and its workers start with the first job, whatever it is.
-        opened.analytics.project(["N"], ["E"]).degree()
-        session = opened.session
-    print(
-        f"{'':18} {'here':>8} {'first':>8} {'again':>8} {'first / here':>13} {'again / here':>13} {'clock of each':>20}"
-    )
+        opened.analytics.project(["N"], ["E"]).pagerank(iterations=1)
+        return opened.session
+
+
+def compare_engines(graph: og.Graph, session: Any, edges: int) -> None:
+    """Print what supersteps cost on executors of this machine, beside one process."""
     for name, parameters in ON_EXECUTORS.items():
         # Blocks go with the one who built them.
         with graph.spark(session) as opened:
@@ -130,39 +168,91 @@ def compare_spark(graph: og.Graph) -> None:
         (here, _), (first, _), (again, _) = figures
         ratios = [spent / max(here, 0.01) for spent in (first, again)]
         clocks = "/".join(f"{clock:.1f}" for _, clock in figures)
-        verdict = judge(ratios[0], AGAINST_ONE_PROCESS, "x") if name == "pagerank" else ""
+        has_ceiling = name == "pagerank" and edges >= 10_000_000
+        verdict = judge(ratios[0], AGAINST_ONE_PROCESS, "x") if has_ceiling else ""
         spent = " ".join(f"{each:8.2f}" for each in (here, first, again))
-        print(f"{name:18} {spent} {ratios[0]:12.1f}x {ratios[1]:12.1f}x {clocks:>20}   {verdict}")
+        print(f"{edges:11,} {name:18} {spent} {ratios[0]:12.1f}x {ratios[1]:12.1f}x {clocks:>20}   {verdict}")
+
+
+def print_heading() -> None:
+    """Print what the columns of :func:`compare_engines` are."""
+    columns = f"{'here':>8} {'first':>8} {'again':>8} {'first / here':>13} {'again / here':>13} {'clock of each':>20}"
+    print(f"{'edges':>11} {'':18} {columns}")
+
+
+def compare_spark(graph: og.Graph, edges: int) -> None:
+    """Print what algorithms cost on Spark, beside one process and beside joins of DataFrames."""
+    session = open_session(graph)
+    print_heading()
+    compare_engines(graph, session, edges)
+    compare_frames(graph, session, edges)
+
+
+def compare_frames(graph: og.Graph, session: Any, edges: int) -> None:
+    """Print what PageRank costs on Spark, beside joins of DataFrames."""
+    rounds = int(cast(int, ON_EXECUTORS["pagerank"]["iterations"]))
     with graph.spark(session) as opened:
-        rounds = {"iterations": FRAME_ROUNDS}
         projection = opened.analytics.project(["N"], ["E"])
-        ours, _ = measure_tree(lambda: run_algorithm(projection, "pagerank", rounds))
-        frames, clock = measure_tree(lambda: rank_frames(opened))
-    ratio = ours / frames
-    peer = f"by joins of DataFrames {frames:.2f}, clock {clock:.1f}: {ratio:.2f}x"
-    print(f"{f'pagerank x{FRAME_ROUNDS}':18} {'':8} {ours:8.2f}   {peer}   {judge(ratio, AGAINST_FRAMES, 'x')}")
+        results: list[Any] = []
+        ours = measure_tree(lambda: results.append(projection.pagerank(iterations=rounds)))
+        frames = measure_tree(lambda: results.append(rank_frames(opened, rounds)))
+        found = np.array(results[1].orderBy("id").select("rank").toArrow()["rank"])
+    if not np.allclose(results[0].to_arrow()["rank"].to_numpy(), found, rtol=1e-9, atol=0):
+        sys.exit("the ranks of the DataFrames are others")
+    ratio = ours[0] / frames[0]
+    told = ", ".join(
+        f"{who} {cpu:.2f}, clock {clock:.1f}"
+        for who, (cpu, clock) in (("Spark", ours), ("joins of DataFrames", frames))
+    )
+    verdict = judge(ratio, AGAINST_FRAMES, "x") if edges >= 10_000_000 else ""
+    print(f"pagerank x{rounds}: {told}: {ratio:.2f}x ({ours[1] / frames[1]:.2f}x by the clock)   {verdict}")
 
 
-def rank_frames(opened: Any) -> None:
-    """Compute PageRank by joins and sums of DataFrames, as one would write it."""
+def rank_frames(opened: Any, rounds: int) -> Any:
+    """Compute PageRank by joins and sums of DataFrames, as one would write it who knows Spark.
+
+    Ids are whole numbers, edges are cached in partitions of their begin, nodes with their degrees, there are as many
+    partitions as the cores and the edges ask for, and each round ends with a checkpoint, so that no plan grows.
+    """
     from pyspark.sql import functions as fn
 
-    edges = opened.edges("E").selectExpr("`from` as src", "`to` as dst").cache()
-    nodes = opened.nodes("N").select(fn.col("id").alias("src")).cache()
-    count = nodes.count()
-    degrees = edges.groupBy("src").agg(fn.count("*").alias("degree")).cache()
-    ranks = nodes.withColumn("rank", fn.lit(1 / count))
-    for _ in range(FRAME_ROUNDS):
-        shared = ranks.join(degrees, "src", "left").cache()
-        lost = shared.where("degree is null").agg(fn.sum("rank")).first()[0] or 0.0
-        sent = edges.join(shared, "src").select(
-            fn.col("dst").alias("src"), (fn.col("rank") / fn.col("degree")).alias("part")
-        )
-        received = sent.groupBy("src").agg(fn.sum("part").alias("part"))
-        rank = 0.15 / count + 0.85 * (fn.coalesce("part", fn.lit(0.0)) + lost / count)
-        ranks = nodes.join(received, "src", "left").select("src", rank.alias("rank")).localCheckpoint()
-    for frame in (edges, nodes, degrees):
-        frame.unpersist()
+    from omnigraph.spark.sized_frames import count_partitions
+
+    session = opened.session
+    stored = opened.edges("E").selectExpr("cast(substr(`from`, 2) as long) src", "cast(substr(`to`, 2) as long) dst")
+    setting = "spark.sql.shuffle.partitions"
+    before = session.conf.get(setting)
+    size = 16 * opened.edges("E").count()
+    session.conf.set(setting, str(max(2, count_partitions(size, session.sparkContext.defaultParallelism))))
+    try:
+        edges = stored.repartition("src").cache()
+        degrees = edges.groupBy("src").agg(fn.count("*").alias("degree")).withColumnRenamed("src", "id")
+        nodes = opened.nodes("N").selectExpr("cast(substr(id, 2) as long) id").join(degrees, "id", "left").cache()
+        count = nodes.count()
+        ranks = nodes.withColumn("rank", fn.lit(1 / count))
+        for _ in range(rounds):
+            lost = ranks.where("degree is null").agg(fn.sum("rank")).first()[0] or 0.0
+            parts = ranks.where("degree > 0").selectExpr("id src", "rank / degree part")
+            received = edges.join(parts, "src").groupBy("dst").agg(fn.sum("part").alias("part"))
+            rank = 0.15 / count + 0.85 * (fn.coalesce("part", fn.lit(0.0)) + lost / count)
+            found = nodes.join(received.withColumnRenamed("dst", "id"), "id", "left")
+            ranks = found.select("id", "degree", rank.alias("rank")).localCheckpoint()
+        for frame in (edges, nodes):
+            frame.unpersist()
+        return ranks
+    finally:
+        session.conf.set(setting, before)
+
+
+def compare_sizes(scale: int, edges: int) -> None:
+    """Print what algorithms cost on Spark and in one process, from a twentieth of the edges on: who is ahead where."""
+    session: Any = None
+    for share in (20, 10, 5, 2, 1):
+        with make_graph(scale - round(math.log2(share)), edges // share) as (graph, _, _):
+            if session is None:
+                session = open_session(graph)
+                print_heading()
+            compare_engines(graph, session, edges // share)
 
 
 def time_write(graph: og.Graph, count: int) -> None:
@@ -217,16 +307,16 @@ def time_scipy(begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], count: 
     }
 
 
-def main() -> None:
-    """Print a table."""
-    numbers = [int(each) for each in sys.argv[1:] if each.isdecimal()]
-    scale, edges = numbers if len(numbers) == 2 else (14, 200_000)
-    count = 2**scale
+@contextmanager
+def make_graph(
+    scale: int, edges: int
+) -> Generator[tuple[og.Graph, np.ndarray[Any, Any], np.ndarray[Any, Any]], None, None]:
+    """Make a graph of 2**scale nodes in a temporary folder; also give the ends of its edges as numbers."""
     begins, ends = rmat(scale, edges)
     folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
     try:
         graph = og.init(folder / "graph.og", SCHEMA)
-        names: np.ndarray[Any, Any] = np.array([f"n{number:09}" for number in range(count)])
+        names: np.ndarray[Any, Any] = np.array([f"n{number:09}" for number in range(2**scale)])
         weights = np.random.default_rng(2).random(edges)
         graph.load(
             nodes={"N": pa.table({"key": pa.array(names)})},
@@ -234,28 +324,43 @@ def main() -> None:
                 "E": pa.table({"from": pa.array(names[begins]), "to": pa.array(names[ends]), "w": pa.array(weights)})
             },
         )
-        print(f"{count:,} nodes, {edges:,} edges (RMAT), CPU seconds")
-        if "--spark" in sys.argv:
-            compare_spark(graph)
-            return
-        if "--write" in sys.argv:
-            time_write(graph, count)
-            return
-        peers, routines = time_networkx(begins, ends, count), time_scipy(begins, ends, count)
-        print(f"{'':18} {'cold':>8} {'warm':>8} {'scipy':>8} {'networkx':>9}")
-        for name, parameters in RUNS.items():
-            weight = "w" if name == "shortest_paths" else None
-            projection = graph.analytics.project(["N"], ["E"], weight=weight)
-            shared_cache().clear()
-            cold = measure(lambda: run_algorithm(projection, name, parameters))  # noqa: B023  called at once
-            warm = measure(lambda: run_algorithm(projection, name, parameters))  # noqa: B023  called at once
-            others = [f"{found[name]:.3f}" if name in found else "-" for found in (routines, peers)]
-            verdicts = [judge(cold, COLD_SECONDS, " s"), judge(warm, WARM_SECONDS, " s")]
-            shown = ", ".join(verdicts) if name == "pagerank" and edges >= 10_000_000 else ""
-            print(f"{name:18} {cold:8.3f} {warm:8.3f} {others[0]:>8} {others[1]:>9}   {shown}")
-        time_write(graph, count)
+        yield graph, begins, ends
     finally:
         shutil.rmtree(folder)
+
+
+def compare_libraries(graph: og.Graph, begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], count: int) -> None:
+    """Print what all algorithms cost in one process, beside SciPy and networkx."""
+    peers, routines = time_networkx(begins, ends, count), time_scipy(begins, ends, count)
+    print(f"{'':18} {'cold':>8} {'warm':>8} {'scipy':>8} {'networkx':>9}")
+    for name, parameters in RUNS.items():
+        weight = "w" if name == "shortest_paths" else None
+        projection = graph.analytics.project(["N"], ["E"], weight=weight)
+        shared_cache().clear()
+        cold = measure(lambda: run_algorithm(projection, name, parameters))  # noqa: B023  called at once
+        warm = measure(lambda: run_algorithm(projection, name, parameters))  # noqa: B023  called at once
+        others = [f"{found[name]:.3f}" if name in found else "-" for found in (routines, peers)]
+        verdicts = [judge(cold, COLD_SECONDS, " s"), judge(warm, WARM_SECONDS, " s")]
+        shown = ", ".join(verdicts) if name == "pagerank" and len(begins) >= 10_000_000 else ""
+        print(f"{name:18} {cold:8.3f} {warm:8.3f} {others[0]:>8} {others[1]:>9}   {shown}")
+
+
+def main() -> None:
+    """Print a table."""
+    numbers = [int(each) for each in sys.argv[1:] if each.isdecimal()]
+    scale, edges = numbers if len(numbers) == 2 else (14, 200_000)
+    count = 2**scale
+    print(f"{count:,} nodes, {edges:,} edges (RMAT), CPU seconds")
+    if "--sizes" in sys.argv:
+        compare_sizes(scale, edges)
+        return
+    with make_graph(scale, edges) as (graph, begins, ends):
+        if "--spark" in sys.argv:
+            compare_spark(graph, edges)
+            return
+        if "--write" not in sys.argv:
+            compare_libraries(graph, begins, ends, count)
+        time_write(graph, count)
 
 
 if __name__ == "__main__":
