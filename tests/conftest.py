@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -132,6 +134,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         os.nice(_STEP_BACK)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without searching for garbage: modules and tests stay, and no later search has to visit them either."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what ``make test-fast`` leaves out: Java, servers, processes, histories, and all but one of a family."""
     families: set[str] = set()
@@ -148,6 +161,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             test.add_marker(pytest.mark.costly)
 
 
+@cache
 def _starts_processes(module: ModuleType) -> bool:
     return any(
         value is crash or getattr(value, "__module__", None) == crash.__name__ for value in vars(module).values()

@@ -12,8 +12,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -37,6 +35,8 @@ from omnigraph.server import (
     open_hosting,
 )
 from omnigraph.server.hosting import open_hosted_graph
+from tests.server.live import MAIN
+from tests.warm_programs import Program, start_program
 
 # A busy machine must not matter, and cases have walks of any length.
 LIMITS = Limits(
@@ -58,7 +58,7 @@ class ServerProcess:
     """``omnigraph serve --config`` in a process of its own, and its one token."""
 
     folder: Path
-    process: subprocess.Popen[str]
+    process: Program
     origin: str
     token: str
     graphs: dict[str, str] = field(default_factory=dict[str, str])
@@ -99,7 +99,9 @@ class ServerProcess:
     def stop(self) -> None:
         """Stop it at once."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait(SECONDS)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
         shutil.rmtree(self.folder)
 
 
@@ -123,9 +125,8 @@ def start_process(first: Path, limits: Limits = LIMITS) -> ServerProcess:
     graphs = {"first": str(first)}
     _, token = create_token(folder / TOKENS, ACTOR, Role.ADMIN, None, None)
     config = write_config(folder, graphs, limits)
-    words = [sys.executable, "-m", "omnigraph", "serve", "--config", str(config)]
     environment = {**os.environ, "OMNIGRAPH_LOG": "ERROR"}
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment)
+    process = start_program(MAIN, ["serve", "--config", str(config)], environment)
     assert process.stderr is not None
     said = process.stderr.readline()
     found = re.search(r"at (http://127\.0\.0\.1:\d+)\n", said)

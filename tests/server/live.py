@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+
+from tests.warm_programs import Program, start_program
 
 WAIT = 120
 """Seconds that a busy machine may take for anything."""
@@ -23,7 +23,7 @@ MAIN = "import sys; from omnigraph.cli.app import main; sys.exit(main(sys.argv[1
 class LiveServer:
     """A process that serves, and the lines that it wrote to stderr so far."""
 
-    process: subprocess.Popen[str]
+    process: Program
     lines: list[str] = field(default_factory=list[str])
     _more: threading.Condition = field(default_factory=threading.Condition)
     _is_over: bool = False
@@ -86,21 +86,22 @@ def start_server(
     graph: Path | None = None,
     program: str = MAIN,
     arguments: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
+    start: Callable[[str, Sequence[str]], Program] = start_program,
 ) -> Generator[LiveServer]:
     """Serve a graph, or what ``words`` say. ``program`` may change the server before it runs ``main``."""
     target = [] if graph is None else ["-g", str(graph), "--bind", "127.0.0.1:0"]
-    command = [sys.executable, "-c", program, *arguments, "serve", *target, *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        server = LiveServer(process)
-        reader = threading.Thread(target=server.collect, daemon=True)
-        reader.start()
-        try:
-            yield server
-        finally:
-            process.kill()
-            process.wait(WAIT)
-            reader.join(WAIT)
+    process = start(program, [*arguments, "serve", *target, *words])
+    server = LiveServer(process)
+    reader = threading.Thread(target=server.collect, daemon=True)
+    reader.start()
+    try:
+        yield server
+    finally:
+        process.kill()
+        process.wait(WAIT)
+        reader.join(WAIT)
+        assert process.stderr is not None
+        process.stderr.close()
 
 
 def list_workers(server: LiveServer) -> list[int]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
 import httpx
+import orjson
 import pytest
 
-from tests.server.described_routes import describe
+from tests.server.described_routes import FILE, describe
 
 schemathesis = pytest.importorskip("schemathesis", reason="it comes with the extra dev")
 
@@ -53,10 +55,19 @@ def _choose(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [{"enum": KNOWN[name]}, schema]}
 
 
-def list_operations() -> list[Any]:
+def list_names() -> list[str]:
+    """The operations by name. The description that is kept tells them without a server: every worker collects them."""
+    paths: dict[str, dict[str, object]] = orjson.loads(FILE.read_bytes())["paths"]
+    return [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
+
+
+@cache
+def find_operations() -> dict[str, Any]:
+    """The operations that a server describes, by name."""
     described = seed(copy.deepcopy(describe()))
     schema = schemathesis.openapi.from_dict(described)
-    return [each.ok() for each in schema.get_all_operations()]
+    operations = [each.ok() for each in schema.get_all_operations()]
+    return {f"{each.method.upper()} {each.path}": each for each in operations}
 
 
 def make_request(case: Any, url: str, headers: Mapping[str, str]) -> httpx.Request | None:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -19,6 +20,7 @@ from omnigraph.server import Role, create_token
 from omnigraph.storage.failpoints import When, record_writes
 from tests.crash import every_crash
 from tests.server.live import WAIT, LiveServer, list_workers, start_server, wait_until
+from tests.warm_programs import start_interpreter
 
 pytestmark = pytest.mark.costly
 
@@ -130,7 +132,8 @@ def die_one_after_the_other(template: Path, folder: Path, kills: Sequence[Kill])
 
     plan(0, kills[0].number, kills[0].when)
     plan(1, FAR, "before")
-    with start_server("--config", str(config), program=ARMED, arguments=(str(plans),)) as server:
+    armed = partial(start_server, program=ARMED, arguments=(str(plans),), start=start_interpreter)
+    with armed("--config", str(config)) as server:
         assert server.url
         mortal, other = list_workers(server)
         for number, kill in enumerate(kills):

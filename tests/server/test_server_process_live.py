@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 
 from omnigraph.server import Role, create_token, revoke_token
-from tests.server.live import WAIT, start_server
+from tests.server.live import MAIN, WAIT, start_server
+from tests.warm_programs import start_interpreter, start_program
 
 # The child serves a query that ends when a file appears: the test, not the clock, says when.
 SLOW = """
@@ -112,7 +113,7 @@ def test_a_second_signal_leaves_work_and_says_so(graph_path: Path) -> None:
 
 
 def test_zero_configuration_and_a_taken_port(graph_path: Path) -> None:
-    with start_server("--as", "act-me", graph=graph_path) as server:
+    with start_server("--as", "act-me", graph=graph_path, start=start_interpreter) as server:
         headers = {"Authorization": f"Bearer {server.token}"}
         me = httpx.get(f"{server.url}/whoami", headers=headers, timeout=WAIT).json()
         assert (me["actor"], me["role"]) == ("act-me", "admin")
@@ -157,6 +158,7 @@ def test_several_graphs_are_served_by_their_names(graph_path: Path, tmp_path: Pa
         assert [each["graph_id"] for each in found] == ["brain", "trials"]
         assert http.get("/graphs/trials/rows?type=City").json()["row_count"] == 1
     for words in (["serve", "-g", str(graph_path)], ["info"]):
-        twice = [sys.executable, "-m", "omnigraph", *words, "-g", str(graph_path), "-g", str(other)]
-        refused = subprocess.run(twice, capture_output=True, text=True, check=False)
-        assert refused.returncode == 2, refused.stderr
+        refused = start_program(MAIN, [*words, "-g", str(graph_path), "-g", str(other)])
+        assert refused.stderr is not None
+        with refused.stderr as told:
+            assert refused.wait(WAIT) == 2, told.read()

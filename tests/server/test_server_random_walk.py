@@ -24,7 +24,7 @@ from omnigraph.server import ServedGraph, ServerSettings
 from tests.selection import sized
 from tests.server.client import BASE, Client, open_client
 from tests.server.conftest import LIMITS
-from tests.server.random_requests import KNOWN, check_answer, list_operations, make_request
+from tests.server.random_requests import KNOWN, check_answer, find_operations, make_request
 
 HARVESTED: Final[Mapping[str, str]] = {
     "commit": "commit",
@@ -94,7 +94,7 @@ class Walk:
 
 
 def test_a_walk_through_all_routes(graph_template: Path, tmp_path: Path, runner: asyncio.Runner) -> None:
-    operations = [each for each in list_operations() if not each.path.endswith("/mcp")]
+    operations = [each for each in find_operations().values() if not each.path.endswith("/mcp")]
     path = tmp_path / "brain.og"
     shutil.copytree(graph_template, path)
     server = open_client(ServerSettings((ServedGraph("brain", str(path)),), actor="act-walk", limits=LIMITS), runner)

@@ -15,6 +15,7 @@ import pytest
 import omnigraph
 from tests.selection import sized
 from tests.server.live import WAIT, LiveServer, list_workers, read_command, start_server, wait_until
+from tests.warm_programs import start_interpreter
 
 ADD = "query add($n: String) { insert City { name: $n } }"
 CITIES = "query all() { match { $c: City } return { $c.name as name } }"
@@ -40,7 +41,7 @@ def test_workers_are_replaced_and_share_what_they_know(graph_path: Path, tmp_pat
     config = tmp_path / "server.yaml"
     text = f"version: 1\nbind: 127.0.0.1:0\nworkers: 2\nstate: state\ngraphs: {{brain: {{uri: {graph_path}}}}}\n"
     config.write_text(text)
-    with start_server("--config", str(config)) as server:
+    with start_server("--config", str(config), start=start_interpreter) as server:
         token = httpx.post(f"{server.url}/session", json={"code": server.code}, timeout=WAIT).json()["token"]
         workers = list_workers(server)
         assert len(workers) == 2
@@ -87,7 +88,7 @@ def test_no_write_is_lost_or_doubled_when_workers_die(graph_path: Path, tmp_path
     writers, writes, kills = 3, sized(4, 40), sized(2, 12)
     made = threading.Semaphore(0)
     problems: list[str] = []
-    with start_server("--workers", "2", graph=graph) as server:
+    with start_server("--workers", "2", graph=graph, start=start_interpreter) as server:
         token = server.token
 
         def write(writer: int) -> None:
@@ -124,7 +125,7 @@ def test_no_write_is_lost_or_doubled_when_workers_die(graph_path: Path, tmp_path
 
 @pytest.mark.slow
 def test_workers_do_not_outlive_their_supervisor(graph_path: Path) -> None:
-    with start_server("--workers", "2", graph=graph_path) as server:
+    with start_server("--workers", "2", graph=graph_path, start=start_interpreter) as server:
         assert server.url
         workers = list_workers(server)
         os.kill(server.pid, signal.SIGKILL)
