@@ -99,6 +99,48 @@ def test_what_is_wrong_is_said(omnigraph: Command, words: tuple[str, ...], exit_
 
 
 @pytest.mark.usefixtures("ports")
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("--node", "Prot"), "no node type 'Prot' in this snapshot", "did you mean 'Port'?"),
+        (("--edge", "Lge"), "no edge type 'Lge' in this snapshot", "did you mean 'Leg'?"),
+        (("--node", "Berth"), "the projection has no edge types", "the edge types are Leg"),
+        (("--weight", "kms"), "Leg has no property 'kms'", "did you mean 'km'?"),
+        (("--weight", "label"), "Leg.label is String?", "a weight is a property with numbers"),
+        (("--weight", "km"), "Leg.km is no weight for 2 edges: ", "change these, or leave them out by filters"),
+        (("--write", "size"), "Port.size is I32?, and rank F64", "name another property, or another column"),
+        (
+            ("--write", "score"),
+            "Port.score has values that no analysis wrote",
+            "give --overwrite to replace them, or another property",
+        ),
+    ],
+)
+def test_bad_input_is_named_with_the_way_out(
+    omnigraph: Command, words: tuple[str, ...], message: str, hint: str
+) -> None:
+    graph = og.open("ports.og")
+    graph.apply_schema(
+        "node Port { code: String @key  size: I32?  score: F64? }\nnode Berth { name: String @key }\n"
+        "edge Leg: Port -> Port { km: F64?  label: String? }\n"
+    )
+    graph.load(
+        [
+            {"type": "Port", "data": {"code": "lis", "score": 5.0}},
+            *({"edge": "Leg", "from": "rot", "to": "lis", "data": {"km": km}} for km in (-3.0, None)),
+        ]
+    )
+    before = graph.commits()
+    answer = omnigraph("analyze", "pagerank", *words, "--json")
+    error = error_of(answer)
+    assert (answer.code, str(error["message"]).startswith(message)) == (1, True)
+    assert str(error["hint"]).endswith(hint)
+    if words == ("--weight", "km"):
+        assert {text.rpartition(" has ")[2] for text in str(error["message"]).split(", ")} == {"-3.0", "null"}
+    assert graph.commits() == before
+
+
+@pytest.mark.usefixtures("ports")
 def test_values_are_written_to_a_branch_and_their_state_is_told(omnigraph: Command) -> None:
     source = omnigraph("snapshot", "--json").json["commit"]
     words = ("analyze", "pagerank", "--edge", "Leg", "--write", "rank", "--to", "rank/june")

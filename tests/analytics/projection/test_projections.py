@@ -22,6 +22,8 @@ from omnigraph.analytics.projection.projected_graph import ProjectionKey
 from omnigraph.errors import Cancelled, DeadlineExceeded, NotFound, OmniGraphError, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.frames import shared_cache
+from tests.analytics.counted_deadline import CountedDeadline
+from tests.analytics.programs import rank
 
 SCHEMA = """
 node Port { code: String @key  size: I32? }
@@ -337,19 +339,22 @@ def test_a_node_that_a_filter_left_out_is_no_source(graph: Graph) -> None:
     expect(NotFound, "no Port 'lis'", lambda: large.bfs("lis"))
 
 
-@pytest.mark.parametrize(("km", "words"), [(None, "has None"), (-1.0, "has -1.0")])
+@pytest.mark.parametrize(("km", "words"), [(None, "has null"), (-1.0, "has -1.0")])
 def test_weights_that_are_null_or_negative_are_refused(tmp_path: Path, km: float | None, words: str) -> None:
     graph = og.init(tmp_path / "ports.og", SCHEMA)
     graph.load([port("rot"), port("ham"), leg("rot", "ham", 5.0), leg("ham", "rot", km, 9)])
     legs = graph.analytics.project(["Port"], ["Leg"], weight="km")
-    expect(ParameterError, f"Leg.km is no weight for 1 edges: .* {words}", legs.pagerank)
+    expect(ParameterError, f"Leg.km is no weight for 1 edge: .* {words}", legs.pagerank)
     some = graph.analytics.project(["Port"], ["Leg"], weight="km", filters={"Leg": {"days": 1}})
     assert values(some.shortest_paths("rot")) == {"Port ham": 5.0, "Port rot": 0.0}
 
 
-def test_more_nodes_than_can_be_numbered_are_refused(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_nodes_or_edges_than_can_be_numbered_are_refused(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projected_graph, "LARGEST", 3)
     expect(Unsupported, "the projection has 4 nodes; at most 3", graph.analytics.project(["Port"], ["Leg"]).degree)
+    monkeypatch.setattr(projected_graph, "LARGEST", 4)
+    legs = graph.analytics.project(["Port"], ["Leg"], filters={"Leg": [("km", ">=", 0)]})
+    expect(Unsupported, "the projection has 5 edges; at most 4", legs.degree)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -378,6 +383,28 @@ def test_a_superstep_looks_at_the_deadline(graph: Graph) -> None:
 
     with pytest.raises(Cancelled):
         graph.analytics.pagerank(damping=Stopping(0.5), iterations=10**9, timeout=cancelled)
+
+
+@pytest.mark.parametrize("name", ["pagerank", "label_propagation", "pregel"])
+def test_every_superstep_looks_at_the_deadline(tmp_path: Path, name: str) -> None:
+    made = og.init(tmp_path / "ports.og", SCHEMA)
+    # Labels of two ports change places for ever.
+    made.load([port("rot"), port("ham"), leg("rot", "ham"), leg("ham", "rot")])
+    legs = made.analytics.project(["Port"], ["Leg"])
+    given = {"program": rank} if name == "pregel" else {}
+
+    def count(rounds: int, most: int | None = None) -> int:
+        deadline = CountedDeadline(most)
+        getattr(legs, name)(**given, iterations=rounds, timeout=deadline)
+        return deadline.checks
+
+    count(1)  # the arrays are there
+    total = count(6)
+    assert total - count(2) >= 4
+    for most in range(total):
+        with pytest.raises(Cancelled):
+            count(6, most)
+    assert count(6, total) == total
 
 
 def test_a_graph_that_is_read_only_is_analyzed_with_its_timeout(graph: Graph) -> None:

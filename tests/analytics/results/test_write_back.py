@@ -282,11 +282,20 @@ def expect(graph: Graph, kind: type[OmniGraphError], words: str, call: Callable[
 def test_what_cannot_be_written_is_refused_and_nothing_changes(graph: Graph) -> None:
     ports = graph.analytics.project(["Port"], ["Leg"])
     ranks = ports.pagerank()
-    expect(graph, ParameterError, "Port.size has values that no analysis wrote", lambda: ranks.write("size"))
+    degrees = ports.degree()
+    expect(graph, ParameterError, "Port.size has values that no analysis wrote", lambda: degrees.write("size"))
+    expect(graph, ParameterError, r"Port.size is I32\?, and rank F64", lambda: ranks.write("size", overwrite=True))
+    named = ports.wcc()
+    expect(
+        graph,
+        ParameterError,
+        "Port.code is part of its key",
+        lambda: named.write("code", column="component_id", overwrite=True),
+    )
     expect(graph, ParameterError, "no column 'rang'", lambda: ranks.write("score", column="rang"))
     expect(graph, ParameterError, "Port has no property 'rnk'", lambda: ranks.write("rnk"))
     expect(graph, NotFound, "nowhere", lambda: ranks.write("score", branch="nowhere"))
-    expect(graph, ParameterError, "'place' is double, which is no String", lambda: ranks.write("place"))
+    expect(graph, ParameterError, r"Port.place is String\?, and rank F64", lambda: ranks.write("place"))
     expect(graph, ParameterError, "the result has no rows", lambda: ranks.top(0).write("score"))
     expect(graph, DeadlineExceeded, "not done", lambda: ranks.write("score", timeout=1e-9))
     reader = og.open(graph.uri, "ro").analytics.project(["Port"], ["Leg"]).pagerank()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,14 +14,16 @@ import pytest
 
 import omnigraph as og
 from omnigraph.analytics import ALGORITHMS, AnalyticsResult, GraphProjection, run_algorithm
+from omnigraph.analytics.projection import projected_graph
 from omnigraph.cli.app import main
-from omnigraph.errors import Cancelled, DeadlineExceeded, ParameterError, Unsupported
+from omnigraph.errors import Cancelled, DeadlineExceeded, OmniGraphError, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.spark import engine_choice, sized_frames
 from omnigraph.spark.analytics import projections
 from omnigraph.spark.graph import SparkGraph
 from omnigraph.storage import tables
+from tests.analytics.counted_deadline import CountedDeadline
 from tests.analytics.programs import find_distance, find_smallest, rank
 from tests.selection import daily
 
@@ -184,6 +186,75 @@ def test_a_superstep_on_executors_looks_at_the_deadline(graph: Graph, on_spark: 
     with pytest.raises(DeadlineExceeded):
         ports.pagerank(timeout=1e-9)
     assert_same(ports.pagerank(iterations=1), graph.analytics.project(["Port"], ["Leg"]).pagerank(iterations=1))
+
+
+@pytest.mark.parametrize("name", daily(["pagerank", "label_propagation"], ["pagerank"]))
+def test_every_superstep_on_executors_looks_at_the_deadline(graph: Graph, on_spark: SparkGraph, name: str) -> None:
+    ports = on_spark.analytics.project(["Port"], ["Leg"])
+
+    def count(rounds: int, most: int | None = None) -> int:
+        deadline = CountedDeadline(most)
+        getattr(ports, name)(iterations=rounds, timeout=deadline)
+        return deadline.checks
+
+    count(1)  # the blocks are there
+    first, total = count(1), count(3)
+    assert total - first >= 2
+    for most in range(first, total, 3):
+        with pytest.raises(Cancelled):
+            count(3, most)
+        assert not list(Path(f"{graph.uri}.loading").rglob("state-*"))
+    assert_same(
+        getattr(ports, name)(iterations=3), getattr(graph.analytics.project(["Port"], ["Leg"]), name)(iterations=3)
+    )
+
+
+BAD_INPUT: dict[str, Callable[[GraphProjection], object]] = {
+    "no node type 'Prot' in this snapshot; no edge type 'Lge'": lambda of: of.project(["Prot"], ["Lge"]).degree(),
+    "the projection has no edge types": lambda of: of.project(["Vessel"]).degree(),
+    "Leg has no property 'kms'": lambda of: of.project(edges=["Leg"], weight="kms").degree(),
+    "source: the projection has no Port 'x'": lambda of: of.project(["Port"], ["Leg"]).bfs("x"),
+    "iterations is -1": lambda of: of.pagerank(iterations=-1),
+    "Port.size has values that no analysis wrote": lambda of: of.project(["Port"], ["Leg"]).degree().write("size"),
+    "Port.code is part of its key": lambda of: of.project(["Port"], ["Leg"]).degree().write("code"),
+    "Port has no property 'rank'": lambda of: of.project(["Port"], ["Leg"]).pagerank(iterations=1).write("rank"),
+}
+
+
+def test_bad_input_is_refused_as_in_one_process(
+    graph: Graph, on_spark: SparkGraph, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compare(words: str, call: Callable[[GraphProjection], object]) -> None:
+        problems: list[tuple[type, str, str | None]] = []
+        for analytics in (graph.analytics, on_spark.analytics):
+            with pytest.raises(OmniGraphError, match=words) as caught:
+                call(analytics)
+            problems.append((type(caught.value), caught.value.message, caught.value.hint))
+        assert problems[0] == problems[1]
+
+    before = graph.commits()
+    for words, call in BAD_INPUT.items():
+        compare(words, call)
+    for most, words in (
+        (79, "the projection has 80 nodes; at most 79"),
+        (119, "the projection has 120 edges; at most"),
+    ):
+        monkeypatch.setattr(projected_graph, "LARGEST", most)
+        # A filter, so that no arrays are found in the cache.
+        compare(words, lambda of: of.project(["Port"], ["Leg"], filters={"Leg": [("km", ">=", 0)]}).degree())
+    assert graph.commits() == before
+    assert main(["analyze", "wcc", "--engine", "spark", "--node", "Prot", "-g", graph.uri]) == 1
+    assert "no node type 'Prot'" in capsys.readouterr().err
+
+
+def test_a_projection_with_no_edge_on_executors_is_that_of_one_process(graph: Graph, on_spark: SparkGraph) -> None:
+    for name in ("degree", "pagerank", "wcc"):
+        found, known = (
+            run_algorithm(each.project(["Port"], ["Leg"], filters={"Leg": [("km", "<", 0)]}), name, {})
+            for each in (on_spark.analytics, graph.analytics)
+        )
+        assert_same(found, known)
+        assert len(found) == 80
 
 
 def test_a_small_projection_runs_in_the_driver_and_says_so(

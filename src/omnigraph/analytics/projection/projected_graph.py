@@ -305,10 +305,10 @@ def find_wrong_weights(values: Values) -> tuple[Numbers, Positions]:
 def refuse_weights(edge: EdgeType, weight: str, count: int, examples: Sequence[tuple[str, object]]) -> None:
     """Refuse edges by their weights; a few are named with theirs."""
     shown = examples[:_SHOWN]
-    texts = [f"{each} has {value}" for each, value in shown]
+    texts = [f"{each} has {'null' if value is None else value}" for each, value in shown]
     more = f" and {count - len(shown):,} more" if count > len(shown) else ""
     raise ParameterError(
-        f"{edge.name}.{weight} is no weight for {count:,} edges: {', '.join(texts)}{more}",
-        hint="weights are numbers that are not null and not negative; leave others out by filters",
+        f"{edge.name}.{weight} is no weight for {count:,} edge{'' if count == 1 else 's'}: {', '.join(texts)}{more}",
+        hint="weights are numbers that are not null and not negative: change these, or leave them out by filters",
         details={"type": edge.name, "property": weight, "count": count, "ids": [each for each, _ in shown]},
     )

@@ -23,7 +23,7 @@ from omnigraph.storage.columns import column_of, compute, to_list
 from omnigraph.storage.filters import ValueCondition
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaChangeOptions, apply_schema
-from omnigraph.write.load import LoadInput, LoadMode, LoadOptions, LoadResult, ignore_bytes, load
+from omnigraph.write.load import ARROW_VALUES, LoadInput, LoadMode, LoadOptions, LoadResult, ignore_bytes, load
 
 _SCALARS: Final[Mapping[pa.DataType, str]] = {
     pa.bool_(): "Bool",
@@ -110,8 +110,10 @@ def write_column(target: WriteTarget, write: ColumnWrite) -> LoadResult:
             hint=f"add the line {write.declaration} to the schema, or give create=True",
             details={"types": list[Json](missing), "declaration": write.declaration},
         )
+    declared = [name for name in write.types if name not in missing]
+    _refuse_unfit(schema, write, declared)
     if not write.to.overwrite:
-        _refuse_edited(target.manifest, schema, write, [name for name in write.types if name not in missing])
+        _refuse_edited(target.manifest, schema, write, declared)
     if missing:
         schema = _declare_properties(target.manifest, schema, write, missing)
     return _load_column(target.manifest, schema, write)
@@ -121,6 +123,25 @@ def _find_missing(schema: Schema, write: ColumnWrite) -> list[str]:
     return [
         name for name in write.types if write.property_name not in require_node_type(schema.catalog, name).properties
     ]
+
+
+def _refuse_unfit(schema: Schema, write: ColumnWrite, types: Sequence[str]) -> None:
+    """Refuse a property that cannot hold the values, or that ids are made of."""
+    name, found = write.property_name, column_of(write.table, write.column).type
+    wrong: dict[str, str] = {}
+    for node in (require_node_type(schema.catalog, each) for each in types):
+        if name in (node.key or ()):
+            wrong[node.name] = f"{node.name}.{name} is part of its key"
+        elif not ARROW_VALUES.accepts(found, node.properties[name].type):
+            wrong[node.name] = (
+                f"{node.name}.{name} is {node.properties[name].type}, and {write.column} {_type_text(found)}"
+            )
+    if wrong:
+        raise ParameterError(
+            "; ".join(wrong.values()),
+            hint="name another property, or another column",
+            details={"types": list[Json](wrong), "property": name, "column": write.column},
+        )
 
 
 def _refuse_edited(manifest: Manifest, schema: Schema, write: ColumnWrite, types: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Loads: read records and frames of any size once, check them against every rule, and commit them as one commit."""
 
 from omnigraph.write.load.inputs import (
+    ARROW_VALUES,
     BATCH_ROWS,
     ArrowStream,
     ColumnMapping,
@@ -116,6 +117,7 @@ from omnigraph.write.load.run import (
 )
 
 __all__ = [
+    "ARROW_VALUES",
     "BATCH_ROWS",
     "GIVEN",
     "INCOMING_DIGESTS",

@@ -2,7 +2,14 @@
 
 from omnigraph.write.load.inputs.arrow_files import FilePart, divide_file, join_parts, read_file_schema
 from omnigraph.write.load.inputs.column_selection import ColumnNames, ColumnSelection
-from omnigraph.write.load.inputs.data_frames import BATCH_ROWS, ArrowStream, ColumnMapping, can_be_end, open_frame
+from omnigraph.write.load.inputs.data_frames import (
+    ARROW_VALUES,
+    BATCH_ROWS,
+    ArrowStream,
+    ColumnMapping,
+    can_be_end,
+    open_frame,
+)
 from omnigraph.write.load.inputs.delimited_text import find_record_end
 from omnigraph.write.load.inputs.load_input import (
     LoadInput,
@@ -35,6 +42,7 @@ from omnigraph.write.load.inputs.table_reader import (
 )
 
 __all__ = [
+    "ARROW_VALUES",
     "BATCH_ROWS",
     "ArrowStream",
     "ColumnMapping",
