@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # No random test depends on how busy the machine is.
 settings.register_profile(
-    "any machine", max_examples=sized(40, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine", max_examples=sized(25, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
 
@@ -100,7 +100,10 @@ SHORT_LIVED_SPARK: Final = {
     "spark.sql.codegen.wholeStage": "false",
 }
 
-USES_SPARK: Final = re.compile(r"spark|pipeline_run|cli_pipeline|shows_the_main_job", re.IGNORECASE)
+# Not those that say that something does without it.
+USES_SPARK: Final = re.compile(
+    r"(?<!without_)(?<!needs_)(?<!\[)spark|pipeline_run|cli_pipeline|shows_the_main_job", re.IGNORECASE
+)
 
 
 # Few tests, each of which takes seconds and builds what it needs itself.

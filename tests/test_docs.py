@@ -147,13 +147,16 @@ def test_forms_in_tables_run(evidence: Graph) -> None:
 def named_for_its_worker(block: Block) -> ParameterSet:
     if "spark" not in block.text.lower():
         return pytest.param(block, id=str(block))
-    # A stream takes Spark many seconds; what it does is tested in tests/spark/stream and tests/spark/source.
-    marks = [pytest.mark.costly, *([pytest.mark.slow] if streams(block) else [])]
+    # The first block of a page that is no stream stands for its page; tests/spark has what the others do.
+    first = next((each for each in _blocks_of(block.page) if runs_a_batch(each)), None)
+    marks = [pytest.mark.costly, *([pytest.mark.slow] if block != first else [])]
     return pytest.param(block, id=f"{block} on Spark", marks=marks)
 
 
-def streams(block: Block) -> bool:
-    return re.search(r"readStream|writeStream|\.stream\(", block.text) is not None
+def runs_a_batch(block: Block) -> bool:
+    """Whether a block uses Spark, without a stream: that takes Spark many seconds."""
+    uses_spark = block.word == "python" and "spark" in block.text.lower()
+    return uses_spark and re.search(r"readStream|writeStream|\.stream\(", block.text) is None
 
 
 @pytest.mark.parametrize("block", [named_for_its_worker(each) for each in blocks("python")])

@@ -221,8 +221,9 @@ def terminal_output(words: list[str], **environment: str) -> bytes:
 
 
 @pytest.mark.costly
-def test_colours_only_on_a_terminal_and_not_with_no_color(child: Command) -> None:
+@pytest.mark.usefixtures("project")
+def test_colours_only_on_a_terminal_and_not_with_no_color(omnigraph: Command) -> None:
     words = ["lint", "broken.gq", "--schema", "evidence.pg"]
-    assert "\x1b[" not in child(*words).out
+    assert "\x1b[" not in omnigraph(*words).out
     assert b"\x1b[1;31m" in terminal_output(words)
     assert b"31m" not in terminal_output(words, NO_COLOR="1")

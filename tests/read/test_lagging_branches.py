@@ -42,7 +42,7 @@ HISTORIES = {
     "dropped and added with another type": History("v: I32?", ("", OPEN), "open door"),
     "added, dropped and added": History("", (OPEN, "", SHUT), "shut gate"),
 }
-DAILY = ("another default", "nullable now", "dropped and added", "dropped and added with another type")
+DAILY = ("another default", "dropped and added", "dropped and added with another type")
 
 
 def _schema(property_: str) -> str:

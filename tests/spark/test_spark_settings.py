@@ -81,7 +81,7 @@ def fleet(tmp_path: Path) -> Graph:
 
 
 @pytest.mark.parametrize("adaptive", daily(["true", "false"], ["false"]))
-@pytest.mark.parametrize("name", daily(QUERIES, ["group of a join", "sort", "optional", "walk"]))
+@pytest.mark.parametrize("name", daily(QUERIES, ["group of a join", "walk"]))
 def test_a_small_graph_needs_one_task_in_every_stage(
     ordinary: SparkSession, fleet: Graph, name: str, adaptive: str
 ) -> None:

@@ -276,6 +276,7 @@ def test_quarantine_has_the_same_records_as_in_this_process(
     assert leftovers(there) == ["here.og", "rejects.jsonl", "rejects.parquet", "wrong.jsonl"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark", "eight_partitions")
 def test_more_records_are_rejected_than_a_filter_lists(
     template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,6 @@ def load_on_spark(state: State, step: Step) -> State:
 
 DAILY = (
     "all-problems-of-a-file",
-    "merge-by-identity",
     "merge-on-a-branch",
 )
 

@@ -112,6 +112,7 @@ def test_what_is_wrong_is_found_where_ids_are_looked_up(
         assert graph.spark(spark).nodes("Ship", filter={"name": "again"}).count() == 2
 
 
+@pytest.mark.slow
 def test_a_merge_looks_up_the_unique_values_and_sources_that_it_touches(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

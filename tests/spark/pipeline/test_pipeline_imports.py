@@ -34,6 +34,7 @@ def rows_of(graph: Graph, type_: str) -> list[dict[str, object]]:
     return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
 
+@pytest.mark.slow
 def test_a_dump_of_neo4j_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     monkeypatch.chdir(tmp_path)
     Path("movies.csv").write_text(

@@ -76,7 +76,7 @@ def list_audited(manifest: Manifest) -> list[tuple[RecoveryKind | str, set[str]]
     return [(found.kind, {each.table_key for each in found.outcomes}) for found in list_recoveries(manifest)]
 
 
-@pytest.mark.parametrize("branch", BRANCHES)
+@pytest.mark.parametrize("branch", daily(BRANCHES, ["dev"]))
 def test_the_next_writer_audits_drift_if_the_first_was_killed(template: Path, branch: str) -> None:
     root = make_drifted(template, branch)
     before = read_state(open_manifest(root), branch)

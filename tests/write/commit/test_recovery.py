@@ -205,7 +205,7 @@ def test_a_fault_anywhere_in_a_recovery_does_not_turn_it_round(
     kind = RecoveryKind.ROLLED_FORWARD if commits == 2 else RecoveryKind.ROLLED_BACK
     with record_writes() as steps:
         write_commit(open_manifest(crash.fresh_copy(grave), locks), NEXT)
-    for number, when in crash.every_fault(step for step in steps if not step.detail.startswith("__locks/")):
+    for number, when in crash.every_crash(step for step in steps if not step.detail.startswith("__locks/")):
         manifest = open_manifest(crash.fresh_copy(grave), locks)
         with fail_at(number, when, OSError("injected")), suppress(OmniGraphError):
             write_commit(manifest, NEXT)
