@@ -170,7 +170,7 @@ def new_life(folder: Path) -> Life:
 
 
 @pytest.mark.costly
-@settings(max_examples=sized(4, 150))
+@settings(max_examples=sized(3, 150))
 @given(
     st.lists(EVENTS, min_size=2, max_size=6), st.booleans(), st.booleans(), st.sampled_from(["", "before", "beside"])
 )

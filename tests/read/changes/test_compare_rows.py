@@ -120,7 +120,7 @@ def file_of(table: Table, address: int) -> tuple[object, ...]:
 
 @pytest.mark.costly
 @given(seed=st.integers(0, 2**32 - 1), in_small_pieces=st.booleans())
-@settings(max_examples=sized(3, 6))
+@settings(max_examples=sized(2, 6))
 def test_a_diff_says_what_the_model_says(template: Path, seed: int, in_small_pieces: bool) -> None:
     check_history(template, seed, 10, in_small_pieces=in_small_pieces)
 

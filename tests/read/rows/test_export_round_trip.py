@@ -41,7 +41,7 @@ def empty_graph(template: Path) -> Generator[Graph]:
 
 
 @pytest.mark.costly
-@settings(shared, max_examples=sized(4, 100))
+@settings(shared, max_examples=sized(3, 100))
 @given(data=st.data())
 def test_jsonl_of_any_moment_and_branch_loads_back(template: Path, data: st.DataObject) -> None:
     drawn = records((template / OUTSIDE).as_uri())
@@ -57,7 +57,7 @@ def test_jsonl_of_any_moment_and_branch_loads_back(template: Path, data: st.Data
                 assert contents(copy) == contents(graph, branch, at)
 
 
-@settings(shared, max_examples=sized(4, 80))
+@settings(shared, max_examples=sized(3, 80))
 @given(first=records(INLINE))
 def test_parquet_loads_back(template: Path, first: list[dict[str, object]]) -> None:
     with empty_graph(template) as graph, empty_graph(template) as copy, TemporaryDirectory(dir=template) as folder:

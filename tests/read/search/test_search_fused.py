@@ -95,7 +95,7 @@ def framed(rows: Sequence[Row], one: PartialTable | FullTable, other: PartialTab
 ranked_rows = st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from(CODES), st.integers(0, 4)), max_size=10)
 
 
-@settings(max_examples=sized(40, 600))
+@settings(max_examples=sized(25, 600))
 @given(
     st.lists(st.tuples(ranked_rows, st.integers(0, 2), st.integers(0, 2)), min_size=2, max_size=4),
     st.integers(1, 60),

@@ -292,7 +292,7 @@ CONDITIONS: dict[str, set[int]] = {
 
 
 @pytest.mark.costly
-@settings(max_examples=sized(8, 120))
+@settings(max_examples=sized(5, 120))
 @given(
     documents_,
     histories,

@@ -183,7 +183,7 @@ def live(graph: Graph, seed: int) -> Iterator[None]:
     """Do what people do to a graph, by chance, the same for the same seed; stop after each commit."""
     chance = random.Random(seed)  # noqa: S311  no secret
     branches, serial = ["main"], 0
-    for step in range(sized(8, 20)):
+    for step in range(sized(6, 20)):
         branch = chance.choice(branches)
         codes = sorted(ranks(graph, branch))
         match "rank" if step == 0 else chance.choice(OPERATIONS):

@@ -37,7 +37,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[World]:
     return [new_world(folder, seed) for seed in reversed(range(sized(2, 8)))]
 
 
-@settings(max_examples=sized(9, 1_500), suppress_health_check=SLOW, deadline=None)
+@settings(max_examples=sized(6, 1_500), suppress_health_check=SLOW, deadline=None)
 @given(data=st.data())
 def test_a_match_drives_its_statements(worlds: list[World], data: st.DataObject) -> None:
     """On a branch from any moment, as one mutation or as a transaction of two, cold or warm."""
