@@ -11,7 +11,7 @@ from omnigraph.errors import NotFound, ParameterError, ValidationError
 from omnigraph.pipeline.file import read_pipeline
 from omnigraph.pipeline.planner import plan_pipeline
 from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
-from tests.pipeline.imports.graphar_files import KNOWS, PERSON, write_graphar
+from tests.pipeline.imports.graphar_files import GRAPH, KNOWS, PERSON, write_graphar
 
 
 @pytest.fixture
@@ -67,23 +67,36 @@ def test_everything_that_cannot_be_loaded_is_listed_at_once(files: Path) -> None
     (files / "person.vertex.yml").write_text(wrong)
     (files / "knows.edge.yml").write_text(KNOWS.replace("dst_type: person", "dst_type: robot"))
     (files / "likes.edge.yml").write_text("type: likes\nsrc_type: [")
+    listed = "\n  - ".join(["edges:", "knows.edge.yml", "likes.edge.yml", "gone.edge.yml"])
+    graph = GRAPH.replace("edges: [knows.edge.yml, likes.edge.yml]", listed)
+    (files / "social.graph.yml").write_text(graph)
     with pytest.raises(ValidationError) as raised:
         infer_schema(["social"])
-    found = [(each.file, each.rule, each.message) for each in raised.value.violations]
-    assert [(file, rule) for file, rule, _ in found[:4]] == [
-        ("social/person.vertex.yml", "graphar_key"),
-        ("social/person.vertex.yml", "graphar_file_type"),
-        ("social/person.vertex.yml", "graphar_type"),
-        ("social/likes.edge.yml", "graphar_yaml"),
+    texts = {file.name: file.read_text().splitlines() for file in files.glob("*.yml")}
+    assert [
+        (each.rule, texts[Path(str(each.file)).name][(each.line or 0) - 1].strip()) for each in raised.value.violations
+    ] == [
+        ("graphar_yaml", "src_type: ["),
+        ("graphar_file", "- gone.edge.yml"),
+        ("graphar_key", "chunk_size: none"),
+        ("graphar_file_type", "- file_type: orc"),
+        ("graphar_type", "- {name: id, data_type: uuid, is_primary: true}"),
+        ("graphar_vertices", "dst_type: robot"),
     ]
-    assert raised.value.violations[3].line == 2
-    assert found[1][2] == "'file_type' is 'orc'; only chunks of 'parquet' are read"
+    found = [(each.file, each.rule, each.message) for each in raised.value.violations]
+    assert found[1][2] == "there is no file 'social/gone.edge.yml': No such file or directory"
+    assert found[3][2] == "'file_type' is 'orc'; only chunks of 'parquet' are read"
     assert ("social/knows.edge.yml", "graphar_vertices", "the graph has no vertices of the type 'robot'") in found
 
 
 def test_files_that_are_none(files: Path) -> None:
     (files / "tag.vertex.yml").unlink()
-    with pytest.raises(NotFound, match=r"there is no file 'social/tag.vertex.yml'"):
+    with pytest.raises(ValidationError) as raised:
         infer_schema(["social"])
+    # Edges end at its vertices; that is no problem of their own.
+    (only,) = raised.value.violations
+    assert (only.file, only.message[:40]) == ("social/social.graph.yml", "there is no file 'social/tag.vertex.yml'")
+    with pytest.raises(NotFound, match=r"there is no file 'gone.graph.yml'"):
+        infer_schema(["gone.graph.yml"])
     with pytest.raises(ParameterError, match="one file; there are 2"):
         infer_schema(["social", "other.graph.yml"])

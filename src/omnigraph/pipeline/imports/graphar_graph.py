@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final, cast
 
 import yaml
+from yaml.error import YAMLError
+from yaml.nodes import MappingNode, Node, SequenceNode
 
 from omnigraph.errors import NotFound, ParameterError, ValidationError, Violation
 from omnigraph.language.types import Scalar, ValueType
@@ -132,23 +134,68 @@ def read_local_text(path: str) -> str:
 
 
 def read_graphar(path: str, read_text: Callable[[str], str]) -> GraphArGraph:
-    """Read the YAML files of a graph. All that cannot be loaded is listed together, with its file."""
+    """Read the YAML files of a graph. All that cannot be loaded is listed together, with its file and line."""
     reader = _GraphReader(read_text)
     folder = posixpath.dirname(path)
-    graph = reader.read_file(path)
-    root = posixpath.join(folder, reader.text(graph, "prefix", path, default=""))
-    vertices = [
-        reader.read_vertices(posixpath.join(folder, each), root) for each in reader.names(graph, "vertices", path)
-    ]
-    edges = [reader.read_edges(posixpath.join(folder, each), root) for each in reader.names(graph, "edges", path)]
+    # Without the file of the graph there is nothing else to look at.
+    graph = reader.parse(path, read_text(path)) or _YamlObject(path, 1, {}, {})
+    root = posixpath.join(folder, reader.text(graph, "prefix", default=""))
+    files = {
+        key: [reader.read_file(posixpath.join(folder, name), path, line) for name, line in reader.names(graph, key)]
+        for key in ("vertices", "edges")
+    }
+    vertices = [reader.read_vertices(each, root) for each in files["vertices"] if each is not None]
+    edges = [(each, reader.read_edges(each, root)) for each in files["edges"] if each is not None]
     known = {each.type for each in vertices}
-    for edge in edges:
-        for type_ in dict.fromkeys((edge.from_type, edge.to_type)):
-            if type_ not in known:
-                reader.add("graphar_vertices", f"the graph has no vertices of the type '{type_}'", edge.file)
+    # A file that could not be read may have any type.
+    if None not in files["vertices"]:
+        for given, edge in edges:
+            for key, type_ in (("src_type", edge.from_type), ("dst_type", edge.to_type)):
+                if type_ and type_ not in known:
+                    reader.add("graphar_vertices", f"the graph has no vertices of the type '{type_}'", given, key)
     if reader.problems:
         raise ValidationError(f"the files of {path} have {len(reader.problems):,} problems", reader.problems)
-    return GraphArGraph(path, tuple(vertices), tuple(edges))
+    return GraphArGraph(path, tuple(vertices), tuple(edge for _, edge in edges))
+
+
+@dataclass(frozen=True, slots=True)
+class _YamlObject:
+    """Keys with values, as a file has them: lists, objects, and what a scalar means."""
+
+    file: str
+    line: int
+    values: Mapping[str, object]
+    lines: Mapping[str, int]
+    """The line of each key."""
+
+    def get(self, key: str) -> object:
+        return self.values.get(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _YamlText:
+    """A text in a list, with its line."""
+
+    text: str
+    line: int
+
+
+def _convert_node(node: Node, file: str) -> object:
+    line = node.start_mark.line + 1
+    if isinstance(node, MappingNode):
+        pairs = {str(key.value): (value, key.start_mark.line + 1) for key, value in node.value}
+        values = {key: _convert_node(value, file) for key, (value, _) in pairs.items()}
+        return _YamlObject(file, line, values, {key: line for key, (_, line) in pairs.items()})
+    if isinstance(node, SequenceNode):
+        found = [(each, _convert_node(each, file)) for each in node.value]
+        return [
+            _YamlText(value, each.start_mark.line + 1) if isinstance(value, str) else value for each, value in found
+        ]
+    try:
+        return cast("object", yaml.SafeLoader("").construct_document(node))
+    except (ValueError, YAMLError):
+        # It looks like a date, or has a tag of its own: what is written there is a text.
+        return str(node.value)
 
 
 @dataclass(slots=True)
@@ -158,109 +205,128 @@ class _GraphReader:
     read_text: Callable[[str], str]
     problems: list[Violation] = field(default_factory=list[Violation])
 
-    def add(self, rule: str, message: str, file: str, line: int | None = None) -> None:
-        self.problems.append(Violation("", rule, message, file, line))
+    def add(self, rule: str, message: str, given: _YamlObject, key: str = "") -> None:
+        """Note a problem of a key, or of a whole object if it does not have the key."""
+        self.problems.append(Violation("", rule, message, given.file, given.lines.get(key, given.line)))
 
-    def read_file(self, path: str) -> Mapping[str, object]:
-        text = self.read_text(path)
+    def read_file(self, path: str, named_in: str, line: int) -> _YamlObject | None:
+        """Read a file that another one names; None if that cannot be done."""
+        try:
+            text = self.read_text(path)
+        except NotFound as error:
+            self.problems.append(Violation("", "graphar_file", error.message, named_in, line))
+            return None
+        return self.parse(path, text)
+
+    def parse(self, path: str, text: str) -> _YamlObject | None:
+        """Return what a file says; None if it says nothing that can be read."""
         try:
             node = compose_yaml(text)
         except MalformedYaml as error:
-            self.add("graphar_yaml", error.message, path, text.count("\n", 0, error.at) + 1)
-            return {}
-        found = None if node is None else cast("object", yaml.SafeLoader("").construct_document(node))
-        if not isinstance(found, dict):
-            self.add("graphar_yaml", "there are no keys with values", path)
-            return {}
-        return cast("Mapping[str, object]", found)
+            line = text.count("\n", 0, error.at) + 1
+            self.problems.append(Violation("", "graphar_yaml", error.message, path, line))
+            return None
+        found = None if node is None else _convert_node(node, path)
+        if isinstance(found, _YamlObject):
+            return found
+        self.problems.append(Violation("", "graphar_yaml", "there are no keys with values", path, 1))
+        return None
 
-    def text(self, given: Mapping[str, object], key: str, file: str, default: str | None = None) -> str:
-        value = given.get(key, default)
+    def text(self, given: _YamlObject, key: str, default: str | None = None) -> str:
+        value = given.get(key)
+        value = default if value is None else value
         if isinstance(value, str):
             return value
-        self.add("graphar_key", f"'{key}' is {'missing' if value is None else value!r}; it is a text", file)
+        self.add("graphar_key", f"'{key}' is {_describe(value)}; it is a text", given, key)
         return ""
 
-    def names(self, given: Mapping[str, object], key: str, file: str) -> list[str]:
-        return [each for each in self._list(given, key, file) if isinstance(each, str)]
+    def names(self, given: _YamlObject, key: str) -> list[tuple[str, int]]:
+        """Return the texts of a list, with their lines."""
+        return [(each.text, each.line) for each in self._list(given, key) if isinstance(each, _YamlText)]
 
-    def _list(self, given: Mapping[str, object], key: str, file: str) -> list[object]:
+    def _list(self, given: _YamlObject, key: str) -> list[object]:
         value = given.get(key)
         if value is None:
             return []
         if isinstance(value, list):
             return cast("list[object]", value)
-        self.add("graphar_key", f"'{key}' is {value!r}; it is a list", file)
+        self.add("graphar_key", f"'{key}' is {_describe(value)}; it is a list", given, key)
         return []
 
-    def _objects(self, given: Mapping[str, object], key: str, file: str) -> list[Mapping[str, object]]:
-        found = self._list(given, key, file)
-        return [cast("Mapping[str, object]", each) for each in found if isinstance(each, dict)]
+    def _objects(self, given: _YamlObject, key: str) -> list[_YamlObject]:
+        return [each for each in self._list(given, key) if isinstance(each, _YamlObject)]
 
-    def read_vertices(self, file: str, root: str) -> GraphArVertices:
-        given = self.read_file(file)
+    def read_vertices(self, given: _YamlObject, root: str) -> GraphArVertices:
         size = given.get("chunk_size")
         if not isinstance(size, int) or size < 1:
-            self.add("graphar_key", f"'chunk_size' is {size!r}; it is a number above 0", file)
+            self.add("graphar_key", f"'chunk_size' is {_describe(size)}; it is a number above 0", given, "chunk_size")
             size = 1
-        folder = posixpath.join(root, self.text(given, "prefix", file))
-        type_ = self.text(given, "type", file)
-        return GraphArVertices(type_, file, size, self._read_groups(given, folder, file))
+        folder = posixpath.join(root, self.text(given, "prefix"))
+        return GraphArVertices(self.text(given, "type"), given.file, size, self._read_groups(given, folder))
 
-    def read_edges(self, file: str, root: str) -> GraphArEdges:
-        given = self.read_file(file)
-        names = [self.text(given, key, file) for key in ("src_type", "edge_type", "dst_type")]
-        folder = posixpath.join(root, self.text(given, "prefix", file))
-        lists = self._objects(given, "adj_lists", file)
+    def read_edges(self, given: _YamlObject, root: str) -> GraphArEdges:
+        names = [self.text(given, key) for key in ("src_type", "edge_type", "dst_type")]
+        folder = posixpath.join(root, self.text(given, "prefix"))
+        lists = self._objects(given, "adj_lists")
         if not lists:
-            self.add("graphar_edges", "there are no 'adj_lists'", file)
-            lists = [{"file_type": "parquet"}]
+            self.add("graphar_edges", "there are no 'adj_lists'", given, "adj_lists")
+            lists = [_YamlObject(given.file, given.line, {"file_type": "parquet"}, {})]
         # Each holds all edges; the first by source is as good as any.
         chosen = next((each for each in lists if each.get("ordered") and each.get("aligned_by") == "src"), lists[0])
-        self._check_type(chosen, file)
+        self._check_type(chosen)
         end = "dest" if chosen.get("aligned_by") == "dst" else "source"
         default = f"ordered_by_{end}/" if chosen.get("ordered") else f"unordered_by_{end}/"
-        inside = posixpath.join(folder, self.text(chosen, "prefix", file, default=default))
+        inside = posixpath.join(folder, self.text(chosen, "prefix", default=default))
+        is_directed = given.get("directed")
         return GraphArEdges(
             "_".join(names),
             names[1],
             names[0],
             names[2],
-            file,
-            bool(given.get("directed", True)),
+            given.file,
+            is_directed is None or bool(is_directed),
             posixpath.join(inside, "adj_list"),
-            self._read_groups(given, inside, file),
+            self._read_groups(given, inside),
         )
 
-    def _check_type(self, given: Mapping[str, object], file: str) -> None:
+    def _check_type(self, given: _YamlObject) -> None:
         kind = given.get("file_type")
         if kind != "parquet":
-            self.add("graphar_file_type", f"'file_type' is {kind!r}; only chunks of 'parquet' are read", file)
+            told = f"'file_type' is {_describe(kind)}; only chunks of 'parquet' are read"
+            self.add("graphar_file_type", told, given, "file_type")
 
-    def _read_groups(self, given: Mapping[str, object], folder: str, file: str) -> tuple[GraphArGroup, ...]:
+    def _read_groups(self, given: _YamlObject, folder: str) -> tuple[GraphArGroup, ...]:
         found: list[GraphArGroup] = []
-        for group in self._objects(given, "property_groups", file):
-            self._check_type(group, file)
+        for group in self._objects(given, "property_groups"):
+            self._check_type(group)
             properties = [
                 GraphArProperty(name, type_, each.get("is_primary") is True)
-                for each in self._objects(group, "properties", file)
-                if (name := self.text(each, "name", file)) and (type_ := self._read_type(each, name, file)) is not None
+                for each in self._objects(group, "properties")
+                if (name := self.text(each, "name")) and (type_ := self._read_type(each, name)) is not None
             ]
             default = "_".join(each.name for each in properties) + "/"
-            inside = posixpath.join(folder, self.text(group, "prefix", file, default=default))
+            inside = posixpath.join(folder, self.text(group, "prefix", default=default))
             found.append(GraphArGroup(inside, tuple(properties)))
         return tuple(found)
 
-    def _read_type(self, given: Mapping[str, object], name: str, file: str) -> ValueType | None:
-        text = str(given.get("data_type", "")).lower()
+    def _read_type(self, given: _YamlObject, name: str) -> ValueType | None:
+        text = str(given.get("data_type") or "").lower()
         is_list = text.startswith(_LIST) and text.endswith(">")
         scalar = _SCALARS.get(text.removeprefix(_LIST).removesuffix(">") if is_list else text)
         if scalar is None:
-            known = ", ".join(_SCALARS)
-            self.add("graphar_type", f"'{name}' has the type '{text}'; known are {known} and lists of them", file)
+            told = f"'{name}' has the type '{text}'; known are {', '.join(_SCALARS)} and lists of them"
+            self.add("graphar_type", told, given, "data_type")
             return None
         is_nullable = given.get("is_primary") is not True and given.get("is_nullable") is not False
         return ValueType(scalar, nullable=is_nullable, is_list=is_list)
+
+
+def _describe(value: object) -> str:
+    if value is None:
+        return "missing"
+    return (
+        "a list" if isinstance(value, list) else "keys with values" if isinstance(value, _YamlObject) else repr(value)
+    )
 
 
 # --------------------------------------------------------------------------------------------- as a proposal
