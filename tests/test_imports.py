@@ -20,14 +20,27 @@ UNUSED_BY_QUERIES = [
     "omnigraph.language.schema.ast",
     "omnigraph.language.schema.parser",
     "omnigraph.language.schema.steps",
+    "omnigraph.language.query.foreign_forms",
     "omnigraph.language.query.lint_report",
     "omnigraph.language.layout",
     "omnigraph.read.explain",
+    "omnigraph.read.result.piecewise",
+    "omnigraph.read.rows.conditions",
+    "omnigraph.read.rows.export",
+    "omnigraph.read.rows.neighbors",
+    "omnigraph.read.rows.scan",
     "omnigraph.write.commit.operation",
     "omnigraph.write.commit.section",
     "omnigraph.write.load",
     "omnigraph.write.merge",
     "omnigraph.maintain.cleanup",
+]
+UNUSED_BY_LOOKUPS = [
+    "omnigraph.read.match.breadth_first",
+    "omnigraph.read.match.edge_ends",
+    "omnigraph.read.match.expand",
+    "omnigraph.read.match.strategy",
+    "omnigraph.read.match.topology",
 ]
 # The child says on stderr what it has imported: stdout belongs to the command.
 CHILD = """
@@ -107,7 +120,28 @@ def test_a_command_imports_only_what_it_uses(tmp_path: Path) -> None:
     assert imported_by(code) & HEAVY == {"lance", "obstore", "pandas"}
 
 
-@pytest.mark.parametrize("package", ["omnigraph.language.schema", "omnigraph.language.query", "omnigraph.write.commit"])
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_a_lookup_imports_nothing_that_follows_edges(tmp_path: Path, mode: str) -> None:
+    og.init(tmp_path / "g.og", "node A { x: String @key }  edge E: A -> A").load([{"type": "A", "data": {"x": "1"}}])
+    code = (
+        f"import omnigraph as og\ngraph = og.open({str(tmp_path / 'g.og')!r}, mode={mode!r})\n"
+        "text = 'query q($x: String) { match { $a: A { x: $x } } return { $a.x } }'\n"
+        "assert len(graph.query(text, params={'x': '1'})) == 1\n"
+        f"assert not [name for name in {UNUSED_BY_QUERIES + UNUSED_BY_LOOKUPS} if name in sys.modules]"
+    )
+    assert "lance" in imported_by(code)
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "omnigraph.language.schema",
+        "omnigraph.language.query",
+        "omnigraph.read.match",
+        "omnigraph.read.rows",
+        "omnigraph.write.commit",
+    ],
+)
 def test_a_package_that_imports_late_has_all_its_names(package: str) -> None:
     door = import_module(package)
     assert [name for name in door.__all__ if not hasattr(door, name)] == []

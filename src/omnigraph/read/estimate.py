@@ -51,15 +51,10 @@ from omnigraph.language.query.plan import (
 )
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read import match
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import FEW_ROWS, Strategy
-from omnigraph.read.match import (
-    describe_edge_access,
-    edge_walk_of,
-    find_join_comparison,
-    find_ranked_scans,
-    finds_by_id,
-)
+from omnigraph.read.match import find_join_comparison, find_ranked_scans, finds_by_id
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.tables import estimate_row_bytes
 
@@ -207,14 +202,14 @@ class CardinalityEstimator:
         return self._rows_of(plan.input) * reached * self.sizes.selectivity_of(plan.predicates, destination)
 
     def _estimate_connect(self, plan: Connect | ConnectEdges) -> float:
-        walk = edge_walk_of(plan)
+        walk = match.edge_walk_of(plan)
         source, destination = walk.end_types(self.sizes.catalog)
         fraction = self._estimate_reached(plan, source.name) / max(1, self.sizes.node_count(destination.name))
         return self._rows_of(plan.input) * min(1.0, fraction)
 
     def _estimate_reached(self, plan: Expand | ExpandEdges | Connect | ConnectEdges, source_type: str) -> float:
         """Estimate how many nodes or edges an operator finds from one node."""
-        walk = edge_walk_of(plan)
+        walk = match.edge_walk_of(plan)
         edges = [self.sizes.catalog.edges[step.edge_type] for step in walk.steps]
         degree = sum(self.sizes.average_degree(edge, source_type) for edge in edges)
         if isinstance(plan, ExpandEdges | ConnectEdges):
@@ -291,9 +286,9 @@ def _estimate_edges(
     operator: Expand | ExpandEdges | Connect | ConnectEdges, estimator: CardinalityEstimator, context: QueryContext
 ) -> list[tuple[NodeType | EdgeType, int]]:
     begins = estimator.rows[id(operator.input)]
-    is_looked_up = describe_edge_access(operator, begins, context.tables) == Strategy.INDEX
+    is_looked_up = match.describe_edge_access(operator, begins, context.tables) == Strategy.INDEX
     found: list[tuple[NodeType | EdgeType, int]] = []
-    for step in edge_walk_of(operator).steps:
+    for step in match.edge_walk_of(operator).steps:
         edge = context.catalog.edges[step.edge_type]
         reached = int(begins * max(1.0, estimator.sizes.average_degree(edge, edge.from_type)))
         every = _count_rows(edge, context)

@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from omnigraph.language.query.foreign_forms import show_query_form
+from omnigraph.late_imports import LateModule
+
+if TYPE_CHECKING:
+    from omnigraph.language.query import foreign_forms
+else:
+    # Most texts parse.
+    foreign_forms = LateModule("omnigraph.language.query.foreign_forms")
 
 _LOOK_BACK = 500
 _TEXT = "put a text in double quotes"
@@ -166,7 +173,11 @@ def _find_hint(mistakes: Iterable[_Mistake], text: str, offset: int) -> str | No
 
 def advise_on_query(text: str, offset: int) -> str | None:
     """Return a hint for the syntax error at an offset, if it is a common mistake."""
-    hint = _find_hint(_UNCLOSED, text, offset) or show_query_form(text, offset) or _find_hint(_MISTAKES, text, offset)
+    hint = (
+        _find_hint(_UNCLOSED, text, offset)
+        or foreign_forms.show_query_form(text, offset)
+        or _find_hint(_MISTAKES, text, offset)
+    )
     at_the_end = not text[offset + 1 :].strip()
     if hint is None and at_the_end and text.count("{") > text.count("}"):
         return "close the braces that are still open"

@@ -1,6 +1,8 @@
 """The operators of a match on frames: scan nodes, follow edges, join, filter and count."""
 
-from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, read_ends_of
+from typing import TYPE_CHECKING
+
+from omnigraph.late_imports import import_late
 from omnigraph.read.match.execute import execute_match, run_match, stream_match
 from omnigraph.read.match.follow_commits import CommitFollower
 from omnigraph.read.match.join import find_join_comparison
@@ -14,8 +16,21 @@ from omnigraph.read.match.ranked_scan import (
     plan_ranked_scan,
 )
 from omnigraph.read.match.scan_nodes import describe_scan_access, finds_by_id, split_predicates
-from omnigraph.read.match.strategy import describe_edge_access, edge_walk_of
-from omnigraph.read.match.topology import Adjacency, build_adjacency, load_edge_ends
+
+if TYPE_CHECKING:
+    from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, read_ends_of
+    from omnigraph.read.match.strategy import describe_edge_access, edge_walk_of
+    from omnigraph.read.match.topology import Adjacency, build_adjacency, load_edge_ends
+else:
+    # A lookup follows no edge.
+    __getattr__ = import_late(
+        __name__,
+        {
+            "edge_ends": ("EdgeEnds", "EdgeEndsKey", "TopologyTables", "read_ends_of"),
+            "strategy": ("describe_edge_access", "edge_walk_of"),
+            "topology": ("Adjacency", "build_adjacency", "load_edge_ends"),
+        },
+    )
 
 __all__ = [
     "IN_RANKING",

@@ -8,7 +8,7 @@ the memory of the query allows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -32,17 +32,11 @@ from omnigraph.language.query.plan import (
     variables_bound_by,
     variables_of,
 )
+from omnigraph.late_imports import LateModule
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, Mask, Positions, evaluate_predicate, number_tuples
 from omnigraph.read.match import pieces
 from omnigraph.read.match.counting import reduce_frame
-from omnigraph.read.match.expand import (
-    execute_connect,
-    execute_connect_edges,
-    execute_expand,
-    execute_expand_edges,
-    keep_rows_that_lead_on,
-)
 from omnigraph.read.match.join import (
     cross_frames,
     find_join_comparison,
@@ -56,6 +50,12 @@ from omnigraph.read.match.ranked_scan import IN_RANKING, RANKED_BY_STORAGE, exec
 from omnigraph.read.match.scan_nodes import execute_scan
 from omnigraph.read.search import execute_fuse, execute_top_ranked
 from omnigraph.storage.filters import Condition
+
+if TYPE_CHECKING:
+    from omnigraph.read.match import expand
+else:
+    # A lookup follows no edge.
+    expand = LateModule("omnigraph.read.match.expand")
 
 _VALUE_BYTES: Final = 40
 """What it takes to evaluate a condition for a row."""
@@ -240,16 +240,16 @@ def _execute_traversal(
     for end in ends:
         frame = frame.drop_absent(end)
     if task.is_test and isinstance(plan, Expand | ExpandEdges) and not task.needed & variables_bound_by(plan):
-        return keep_rows_that_lead_on(frame, plan, context)
+        return expand.keep_rows_that_lead_on(frame, plan, context)
     match plan:
         case Expand():
-            return execute_expand(frame, plan, task.needed, context)
+            return expand.execute_expand(frame, plan, task.needed, context)
         case ExpandEdges():
-            return execute_expand_edges(frame, plan, context)
+            return expand.execute_expand_edges(frame, plan, context)
         case Connect():
-            return execute_connect(frame, plan, task.needed, context)
+            return expand.execute_connect(frame, plan, task.needed, context)
         case ConnectEdges():
-            return execute_connect_edges(frame, plan, context)
+            return expand.execute_connect_edges(frame, plan, context)
 
 
 def _execute_optional(frame: Frame, plan: Optional, context: QueryContext) -> Frame:

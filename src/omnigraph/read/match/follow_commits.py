@@ -14,18 +14,24 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.schema import EdgeType
+from omnigraph.late_imports import LateModule
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import assume_snapshot, take_snapshot
 from omnigraph.read.frames import Cache, ExtendedTable, QueryTables, shared_cache
-from omnigraph.read.match.corrected_adjacency import load_steps
-from omnigraph.read.match.current_topology import open_topology
-from omnigraph.read.match.topology import AdjacencyKey
+
+if TYPE_CHECKING:
+    from omnigraph.read.match import corrected_adjacency, current_topology, topology
+else:
+    # A process that only reads has nothing to follow.
+    corrected_adjacency = LateModule("omnigraph.read.match.corrected_adjacency")
+    current_topology = LateModule("omnigraph.read.match.current_topology")
+    topology = LateModule("omnigraph.read.match.topology")
 
 _PATIENCE: Final = 4
 """After so many commits in a row that no query followed, memory stays as it is until the next query."""
@@ -175,14 +181,14 @@ def _extend_stepwise(manifest: Manifest, branch: str, table_keys: Collection[str
 
 
 def _extend_arrays(edge: EdgeType, tables: QueryTables) -> Iterator[None]:
-    topology = open_topology(edge, tables)
+    current = current_topology.open_topology(edge, tables)
     yield
-    if not topology.is_extended:
+    if not current.is_extended:
         return
-    if isinstance(topology.edges, ExtendedTable):
-        topology.edges.load_all_added()
+    if isinstance(current.edges, ExtendedTable):
+        current.edges.load_all_added()
         yield
     for direction, distinct in product(TraversalDirection, (True, False)):
-        if tables.cache.peek(AdjacencyKey(topology.bases.key, direction, distinct)) is not None:
-            load_steps((EdgeStep(edge.name, direction),), tables, distinct=distinct)
+        if tables.cache.peek(topology.AdjacencyKey(current.bases.key, direction, distinct)) is not None:
+            corrected_adjacency.load_steps((EdgeStep(edge.name, direction),), tables, distinct=distinct)
             yield

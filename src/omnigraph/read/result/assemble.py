@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,18 @@ from omnigraph.derived_values import keep_derived
 from omnigraph.errors import MemoryExceeded
 from omnigraph.language.query import ResultColumn
 from omnigraph.language.query.plan import Count, Group, Keep, Limit, Project, ReadPlan, Sort, TopRows, Union
+from omnigraph.late_imports import LateModule
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, arrow_type_of, convert_number, evaluate, evaluate_predicate, frame_of_columns
 from omnigraph.read.match import Piece, needed_variables, run_match, stream_match
 from omnigraph.read.result.order import sort_groups, sort_rows
-from omnigraph.read.result.piecewise import SORT_BYTES, SortedProject, group_pieces, sort_pieces, sort_tables
 from omnigraph.storage.columns import Values
+
+if TYPE_CHECKING:
+    from omnigraph.read.result import piecewise
+else:
+    # Most queries neither sort nor group.
+    piecewise = LateModule("omnigraph.read.result.piecewise")
 
 _BATCH_ROWS: Final = 65_536
 
@@ -87,7 +93,7 @@ def _project_match(plan: Project, context: QueryContext) -> Iterator[pa.RecordBa
     else:
         frames = chain([first.frame], (piece.frame for piece in pieces))
         del first
-        yield from sort_pieces(SortedProject(plan, below, limit, most), frames, context)
+        yield from piecewise.sort_pieces(piecewise.SortedProject(plan, below, limit, most), frames, context)
 
 
 def _project_frames(
@@ -108,7 +114,7 @@ def _sort_frame(plan: Sort, frame: Frame, most: int | None, context: QueryContex
     with context.recorder.measure(plan) as stats:
         try:
             # Equal rows stay together, so weighted rows are repeated after they are sorted.
-            with context.memory.hold(frame.num_rows * SORT_BYTES):
+            with context.memory.hold(frame.num_rows * piecewise.SORT_BYTES):
                 order = sort_rows(frame, plan.keys, plan.tie_break, context.evaluation, most)
                 return stats.add_frame(frame.take(order))
         except MemoryExceeded:
@@ -192,7 +198,7 @@ def _group(plan: Group, context: QueryContext) -> Iterator[pa.Table]:
         pieces = iter([Piece(frame_of_columns(table.combine_chunks()), is_only=True)])
     else:
         pieces = run_match(plan.input, needed_variables(plan), context)
-    return group_pieces(plan, pieces, context)
+    return piecewise.group_pieces(plan, pieces, context)
 
 
 def _keep_rows(plan: Keep, table: pa.Table, context: QueryContext) -> pa.Table:
@@ -207,7 +213,7 @@ def _sort_tables(plan: Sort, tables: Iterator[pa.Table], most: int | None, conte
     first = next(tables)
     second = next(tables, None)
     if second is not None:
-        yield from sort_tables(plan, chain([first, second], tables), most, context)
+        yield from piecewise.sort_tables(plan, chain([first, second], tables), most, context)
         return
     with context.recorder.measure(plan) as stats:
         ordered = first.take(sort_groups(first.combine_chunks(), plan.keys, most))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Json, ParameterError
 from omnigraph.manifest.history import Commit
-from omnigraph.read.rows import require_package, to_json_rows, to_public_batch, to_public_schema, to_python_rows
+from omnigraph.read.rows import to_json_rows, to_public_batch, to_public_schema, to_python_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -125,6 +125,8 @@ class Result:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return all rows as a pandas frame. Integers stay integers, even if some are null."""
+        from omnigraph.read.rows import require_package
+
         require_package("pandas")
         import pandas as pd
 
@@ -144,6 +146,8 @@ class Result:
 
     def to_polars(self) -> polars.DataFrame:
         """Return all rows as a polars frame."""
+        from omnigraph.read.rows import require_package
+
         require_package("polars")
         import polars as pl
 

@@ -1,19 +1,8 @@
 """Read rows without a query: scans, one entity, its neighbors, blobs, and exports."""
 
-from omnigraph.read.rows.conditions import Filter, parse_filter
-from omnigraph.read.rows.export import (
-    ExportResult,
-    Format,
-    Target,
-    check_export,
-    export_lines,
-    export_to,
-    plan_export,
-    write_text,
-)
-from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
-from omnigraph.read.rows.export_formats import TABLE_WRITERS, open_export_reader
-from omnigraph.read.rows.neighbors import Direction, OneDirection, count_edges_at, find_neighbors, slice_rows
+from typing import TYPE_CHECKING
+
+from omnigraph.late_imports import import_late
 from omnigraph.read.rows.public_values import (
     format_csv_lines,
     to_json_rows,
@@ -21,35 +10,125 @@ from omnigraph.read.rows.public_values import (
     to_public_schema,
     to_python_rows,
 )
-from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
-from omnigraph.read.rows.stored_blobs import (
-    EXTERNAL_BLOB,
-    INLINE_PREFIX,
-    BlobDescriptor,
-    BlobValue,
-    blob_to_text,
-    descriptors_of,
-    estimate_blob_sizes,
-    make_blob_value,
-    measure_blob,
-    read_blob,
-    read_blobs_at,
-    read_stored_bytes,
-    read_writable_blobs,
-    split_by_bytes,
-    to_blob_array,
-)
-from omnigraph.read.rows.type_rows import (
-    PUBLIC_NAMES,
-    TypeRows,
-    blob_properties_of,
-    open_type_rows,
-    public_schema_of,
-    require_edge_type,
-    require_node_type,
-    require_type,
-    value_columns_of,
-)
+
+if TYPE_CHECKING:
+    from omnigraph.read.rows.conditions import Filter, parse_filter
+    from omnigraph.read.rows.export import (
+        ExportResult,
+        Format,
+        Target,
+        check_export,
+        export_lines,
+        export_to,
+        plan_export,
+        write_text,
+    )
+    from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
+    from omnigraph.read.rows.export_formats import TABLE_WRITERS, open_export_reader
+    from omnigraph.read.rows.neighbors import Direction, OneDirection, count_edges_at, find_neighbors, slice_rows
+    from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
+    from omnigraph.read.rows.stored_blobs import (
+        EXTERNAL_BLOB,
+        INLINE_PREFIX,
+        BlobDescriptor,
+        BlobValue,
+        blob_to_text,
+        descriptors_of,
+        estimate_blob_sizes,
+        make_blob_value,
+        measure_blob,
+        read_blob,
+        read_blobs_at,
+        read_stored_bytes,
+        read_writable_blobs,
+        split_by_bytes,
+        to_blob_array,
+    )
+    from omnigraph.read.rows.type_rows import (
+        PUBLIC_NAMES,
+        TypeRows,
+        blob_properties_of,
+        open_type_rows,
+        public_schema_of,
+        require_edge_type,
+        require_node_type,
+        require_type,
+        value_columns_of,
+    )
+else:
+    # A query needs its values alone.
+    __getattr__ = import_late(
+        __name__,
+        {
+            "conditions": (
+                "Filter",
+                "parse_filter",
+            ),
+            "export": (
+                "ExportResult",
+                "Format",
+                "Target",
+                "check_export",
+                "export_lines",
+                "export_to",
+                "plan_export",
+                "write_text",
+            ),
+            "export_files": (
+                "create_file",
+                "create_folder",
+                "parse_local_path",
+            ),
+            "export_formats": (
+                "TABLE_WRITERS",
+                "open_export_reader",
+            ),
+            "neighbors": (
+                "Direction",
+                "OneDirection",
+                "count_edges_at",
+                "find_neighbors",
+                "slice_rows",
+            ),
+            "scan": (
+                "Key",
+                "Scan",
+                "get_entity",
+                "require_package",
+                "resolve_id",
+                "scan_edges",
+                "scan_nodes",
+            ),
+            "stored_blobs": (
+                "EXTERNAL_BLOB",
+                "INLINE_PREFIX",
+                "BlobDescriptor",
+                "BlobValue",
+                "blob_to_text",
+                "descriptors_of",
+                "estimate_blob_sizes",
+                "make_blob_value",
+                "measure_blob",
+                "read_blob",
+                "read_blobs_at",
+                "read_stored_bytes",
+                "read_writable_blobs",
+                "split_by_bytes",
+                "to_blob_array",
+            ),
+            "type_rows": (
+                "PUBLIC_NAMES",
+                "TypeRows",
+                "blob_properties_of",
+                "open_type_rows",
+                "public_schema_of",
+                "require_edge_type",
+                "require_node_type",
+                "require_type",
+                "value_columns_of",
+            ),
+        },
+    )
 
 __all__ = [
     "EXTERNAL_BLOB",
