@@ -1,14 +1,15 @@
 """Algorithms over a power-law graph: ours, from stored tables to a result, beside networkx, plain SciPy and Spark.
 
-``python bench/analytics.py [SCALE] [EDGES] [--spark|--sizes|--write]``: 2**SCALE nodes. Figures are CPU seconds of one
-run, so that other work on the machine does not matter much; ``cold`` reads the tables, ``warm`` finds the arrays in the
-cache. networkx gets its graph built for nothing. With ``--spark`` the supersteps of executors are compared with one
-process that reads the tables too: the CPU time of Java and of its workers counts, and the seconds of the clock are
+``python bench/analytics.py [SCALE] [EDGES] [--spark|--sizes|--ids|--write]``: 2**SCALE nodes. Figures are CPU seconds
+of one run, so that other work on the machine does not matter much; ``cold`` reads the tables, ``warm`` finds the arrays
+in the cache. networkx gets its graph built for nothing. With ``--spark`` the supersteps of executors are compared with
+one process that reads the tables too: the CPU time of Java and of its workers counts, and the seconds of the clock are
 shown beside it. ``first`` builds the blocks, ``again`` finds them; Java and its workers run already. The last line is
 PageRank by joins of DataFrames in as many rounds, with the same ranks; both begin with the stored tables. With
 ``--sizes`` engines are compared from a twentieth of the edges up to all of them, with nodes in proportion: from which
-size on Spark is ahead. With ``--write`` a value for each node is written, into a new property and again. Ceilings are
-for 10 million edges or a million values, and more.
+size on Spark is ahead. With ``--ids`` a new process numbers the nodes, as the driver of Spark does, and tells its
+memory. With ``--write`` a value for each node is written, into a new property and again. Ceilings are for 10 million
+edges or a million values, and more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from threading import Lock, Thread
 from time import perf_counter, process_time, sleep
@@ -307,6 +309,27 @@ def time_scipy(begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], count: 
     }
 
 
+def read_memory() -> int:
+    """Return how many bytes of memory this process has now."""
+    return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure_ids(uri: str) -> None:
+    """Print how many bytes for each node a process takes that numbers them, and then has their ids in order."""
+    import omnigraph.analytics as analytics
+    from omnigraph.analytics.projection import make_spec, plan_projection
+
+    with og.open(uri, "ro") as graph:
+        snapshot = graph.snapshot()
+        plan = plan_projection(make_spec(["N"], ["E"], None, "out", None, "main", None), snapshot.catalog())
+        before = read_memory()
+        (nodes,) = analytics.number_nodes(snapshot, plan)
+        numbered = read_memory()
+        count = len(nodes.ids)
+        told = [f"{(each - before) / count:.0f}" for each in (numbered, read_memory())]
+    print(f"numbering the nodes: {told[0]} bytes for each; with their ids in order {told[1]}")
+
+
 @contextmanager
 def make_graph(
     scale: int, edges: int
@@ -357,6 +380,12 @@ def main() -> None:
     with make_graph(scale, edges) as (graph, begins, ends):
         if "--spark" in sys.argv:
             compare_spark(graph, edges)
+            return
+        if "--ids" in sys.argv:
+            # A new process: this one has memory from the load.
+            child = get_context("spawn").Process(target=measure_ids, args=(graph.uri,))
+            child.start()
+            child.join()
             return
         if "--write" not in sys.argv:
             compare_libraries(graph, begins, ends, count)
