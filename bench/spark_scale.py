@@ -1,6 +1,6 @@
 """What grows when a graph grows: a day of work on Spark, at several sizes in one run.
 
-    .venv/bin/python bench/spark_scale.py [--edges 1000000 10000000] [--small] [--folder /large/disk] [--json]
+    .venv/bin/python bench/spark_scale.py [--edges 1000000 10000000] [--ranks] [--small] [--folder /disk]
 
 At each size: load all nodes and edges as one commit, build the indexes of ids and ends, merge one edge in a hundred
 with another value, once edges from anywhere and once those whose ids are neighbours, create a branch, merge one edge in
@@ -8,7 +8,8 @@ a thousand there, compare the branch with main, count the edges of each year by 
 person. Beside the seconds: CPU seconds of all processes, the bytes that went through shuffles, those that executors
 read from files, and after each step the peaks of this process, of Java and of the largest Python process of an
 executor; at the end the files of the graph. Each size has a process of its own, whose first load also starts the
-workers. Every step is printed when it is done, for runs of which only a part is seen.
+workers. With ``--ranks`` the day is another one: after the load PageRank in ten rounds, which first cuts the edges into
+blocks, and then finds them. Every step is printed when it is done, for runs of which only a part is seen.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import omnigraph
 from omnigraph.graph import Graph
@@ -82,8 +83,12 @@ class Day:
     machine: tuple[float, float]
 
 
-def live_one_day(folder: Path, edges: int) -> Day:
-    """Do all steps in this process."""
+Measure: TypeAlias = Callable[[str, Callable[[], int]], None]
+"""Take what a step is called and the step, which returns how many rows it was about."""
+
+
+def live_one_day(folder: Path, edges: int, work: Callable[[Graph, Path, Measure], None]) -> Day:
+    """Load all rows in this process, then work with them."""
     size, load_before = Size(max(1, edges // EDGES_PER_NODE), edges), os.getloadavg()[0]
     write_files(folder, size, csv=False)
     graph = omnigraph.init(folder / "graph.og", SCHEMA)
@@ -91,17 +96,25 @@ def live_one_day(folder: Path, edges: int) -> Day:
     spark.sparkContext.setLogLevel("ERROR")
     steps: list[Step] = []
 
-    def measure(what: str, work: Callable[[], int]) -> None:
+    def measure(what: str, step: Callable[[], int]) -> None:
         rows: list[int] = []
         before, read = read_shuffled_bytes(spark), read_mb_of_children()
-        taken = clock(lambda: rows.append(work()))
+        taken = clock(lambda: rows.append(step()))
         shuffled, read = read_shuffled_bytes(spark) - before, read_mb_of_children() - read
         peaks = peak_mb_of_children()
         steps.append(Step(what, rows[0], taken.seconds, taken.cpu, shuffled, read, peak_mb(), peaks.java, peaks.python))
         print(steps[-1], file=sys.stderr, flush=True)
 
     measure("load, one commit", lambda: load_all(graph, spark, folder, size))
-    measure("indexes of ids and ends", lambda: build_indexes(graph, size))
+    work(graph, folder, measure)
+    megabytes, files = measure_files(folder / "graph.og")
+    spark.stop()
+    return Day(edges, tuple(steps), megabytes, files, (load_before, os.getloadavg()[0]))
+
+
+def write_and_ask(graph: Graph, folder: Path, measure: Measure) -> None:
+    """Do what follows each other in a day."""
+    measure("indexes of ids and ends", lambda: build_indexes(graph))
     write_share(graph, folder / "scattered", "pmod(xxhash64(id), 100) = 7")
     measure("merge of 1 %, scattered", lambda: merge_files(graph, folder / "scattered", "main"))
     graph.spark().ensure_indexes()
@@ -113,9 +126,15 @@ def live_one_day(folder: Path, edges: int) -> Day:
     measure("diff with main", lambda: graph.spark().diff("main", BRANCH).count())
     measure("edges by year", lambda: len(graph.spark().query(BY_YEAR).collect()))
     measure("neighbours of one", lambda: len(graph.spark().query(FRIENDS, params={"name": "person-7"}).collect()))
-    megabytes, files = measure_files(folder / "graph.og")
-    spark.stop()
-    return Day(edges, tuple(steps), megabytes, files, (load_before, os.getloadavg()[0]))
+
+
+def rank_people(graph: Graph, folder: Path, measure: Measure) -> None:
+    """Rank all people by whom they know, twice."""
+    del folder
+    with graph.spark() as opened:
+        people = opened.analytics.project(["Person"], ["Knows"])
+        measure("PageRank, ten rounds", lambda: len(people.pagerank(iterations=10)))
+        measure("PageRank again", lambda: len(people.pagerank(iterations=10)))
 
 
 def load_all(graph: Graph, spark: SparkSession, folder: Path, size: Size) -> int:
@@ -124,10 +143,10 @@ def load_all(graph: Graph, spark: SparkSession, folder: Path, size: Size) -> int
     return size.rows
 
 
-def build_indexes(graph: Graph, size: Size) -> int:
+def build_indexes(graph: Graph) -> int:
     """Build the indexes that the load left out."""
     graph.spark().ensure_indexes()
-    return size.rows
+    return sum(pin.row_count for pin in graph.snapshot().pins.values())
 
 
 def write_share(graph: Graph, folder: Path, condition: str) -> None:
@@ -201,15 +220,17 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="what grows when a graph grows, on Spark")
     parser.add_argument("--edges", type=int, nargs="+", default=list(SIZES), help="the sizes")
+    parser.add_argument("--ranks", action="store_true", help="only load, and rank the nodes")
     parser.add_argument("--small", action="store_true", help="two small sizes, for a look")
     parser.add_argument("--folder", type=Path, help="where files are made; else where the system keeps temporary ones")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     days: list[Day] = []
+    work = rank_people if options.ranks else write_and_ask
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         for edges in SMALL if options.small else options.edges:
             with TemporaryDirectory(prefix="omnigraph-bench-", dir=options.folder) as folder:
-                days.append(pool.submit(live_one_day, Path(folder), edges).result())
+                days.append(pool.submit(live_one_day, Path(folder), edges, work).result())
     print(json.dumps([asdict(day) for day in days], indent=2) if options.json else table(days))
 
 
