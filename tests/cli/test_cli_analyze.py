@@ -78,6 +78,17 @@ def test_parameters_are_json_or_text(omnigraph: Command) -> None:
 
 
 @pytest.mark.usefixtures("ports")
+def test_filters_leave_out_nodes_and_edges(omnigraph: Command) -> None:
+    words = ("analyze", "degree", "--format", "csv", "--filter", 'Leg=[["km", ">", 100], ["km", "<", 600]]')
+    assert omnigraph(*words, "--filter", 'Port=[["code", "!=", "7"]]').out.splitlines() == [
+        "type,id,in_degree,out_degree",
+        "Port,ham,1,1",
+        "Port,osl,1,0",
+        "Port,rot,0,1",
+    ]
+
+
+@pytest.mark.usefixtures("ports")
 @pytest.mark.parametrize(
     ("words", "exit_code", "complaint"),
     [
@@ -87,6 +98,11 @@ def test_parameters_are_json_or_text(omnigraph: Command) -> None:
         (("bfs",), 1, "bfs needs the parameter 'source'"),
         (("bfs", "-p", "source"), 2, "-p takes NAME=VALUE"),
         (("wcc", "--json", "--format", "csv"), 2, "--json and --format csv cannot be used together"),
+        (("wcc", "--filter", "Leg"), 2, "--filter takes TYPE=JSON"),
+        (("wcc", "--filter", "Leg=km > 3"), 2, "not 'Leg=km > 3'"),
+        (("wcc", "--filter", "Leg={}", "--filter", "Leg=[]"), 2, "--filter Leg= is given twice"),
+        (("wcc", "--filter", 'Leg={"kms": 3}'), 1, "'kms'"),
+        (("wcc", "--filter", 'Lge={"km": 3}'), 1, "'Lge'"),
         (("wcc", "--create"), 2, "need --write or --write-edge"),
         (("wcc", "--write", "x", "--format", "csv"), 2, "--format is for rows alone"),
         (("wcc", "--timeout", "0.000001"), 1, "not done in 1e-06 s"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
@@ -16,6 +17,7 @@ from omnigraph.cli.spark_engine import start_spark
 
 if TYPE_CHECKING:
     from omnigraph.analytics import GraphProjection
+    from omnigraph.read.rows import Filter
 
 _LIST: Final = "list"
 _STATUS: Final = "status"
@@ -38,6 +40,15 @@ def analyze(
     weight: Annotated[
         str | None,
         typer.Option("--weight", metavar="PROPERTY", help="The weight of an edge.", show_default=False),
+    ] = None,
+    conditions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="TYPE=JSON",
+            help='Leave out what does not meet a condition, such as \'Leg=[["km", ">", 0]]\'. Repeatable.',
+            show_default=False,
+        ),
     ] = None,
     direction: Annotated[str, typer.Option("--direction", help="How edges are followed: out, in or both.")] = "out",
     branch: ReadBranch = "main",
@@ -87,6 +98,7 @@ def analyze(
     Examples:
       omnigraph analyze pagerank --node Port --edge CallsAt -p iterations=30 --top 20
       omnigraph analyze pagerank --edge CallsAt --write rank --create --to rank/june --from main
+      omnigraph analyze wcc --filter 'Port={"country": "NL"}' --format csv
       omnigraph analyze wcc --engine spark --format csv
       omnigraph analyze status --branch rank/june
     """
@@ -110,14 +122,20 @@ def analyze(
 
     given = read_parameters(pairs or (), None, None).texts
     parameters = {name: _parse_value(name, text) for name, text in given.items()}
+    filters = _parse_filters(conditions or ())
     if is_written:
         session.output.say(f"writing {property_ or edge_type} on branch {target} in {session.target()}")
     with ExitStack() as stack:
         graph = stack.enter_context(session.open("rw" if is_written else "ro"))
-        projection = graph.analytics.project(nodes, edges, weight=weight, direction=direction, branch=branch, at=at)
+
+        def project(every: GraphProjection) -> GraphProjection:
+            return every.project(
+                nodes, edges, weight=weight, direction=direction, filters=filters, branch=branch, at=at
+            )
+
+        projection = project(graph.analytics)
         if _runs_on_spark(projection, engine):
-            on_spark = stack.enter_context(start_spark(graph)).analytics
-            projection = on_spark.project(nodes, edges, weight=weight, direction=direction, branch=branch, at=at)
+            projection = project(stack.enter_context(start_spark(graph)).analytics)
         result = run_algorithm(projection, algorithm, parameters)
         largest = None if top is None else result.top(top, by=column)
         if not is_written:
@@ -143,6 +161,23 @@ def _runs_on_spark(projection: GraphProjection, engine: str) -> bool:
     from omnigraph.spark.engine_choice import is_spark_better
 
     return is_spark_better(projection.count_stored_edges())
+
+
+def _parse_filters(given: Iterable[str]) -> dict[str, Filter]:
+    """Parse the conditions of each type."""
+    found: dict[str, Filter] = {}
+    for text in given:
+        type_name, equals, condition = text.partition("=")
+        if type_name in found:
+            raise typer.TyperException(f"--filter {type_name}= is given twice; a list holds several conditions")
+        try:
+            parsed = cast("object", json.loads(condition)) if equals else None
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, dict | list):
+            raise typer.TyperException(f"--filter takes TYPE=JSON, such as 'Port={{\"size\": 3}}', not '{text}'")
+        found[type_name] = cast("Filter", parsed)
+    return found
 
 
 def _parse_value(name: str, text: str) -> object:
