@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 import omnigraph as og
-from omnigraph.read.match.follow_commits import wait_for_followers
+from omnigraph.read.follow_commits import wait_for_followers
 
 CEILING = 2.0
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: I32? }"

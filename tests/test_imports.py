@@ -37,10 +37,9 @@ UNUSED_BY_QUERIES = [
 ]
 UNUSED_BY_LOOKUPS = [
     "omnigraph.read.match.breadth_first",
-    "omnigraph.read.match.edge_ends",
     "omnigraph.read.match.expand",
     "omnigraph.read.match.strategy",
-    "omnigraph.read.match.topology",
+    "omnigraph.read.topology",
 ]
 # The child says on stderr what it has imported: stdout belongs to the command.
 CHILD = """

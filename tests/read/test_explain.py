@@ -13,8 +13,8 @@ from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.profile import Profile
 from omnigraph.read.query import QueryOptions, QueryRequest, profile_query
-from tests.read.match.walked_graphs import Links, new_graph, people
 from tests.read.profiles import find_operator, list_operators
+from tests.read.walked_graphs import Links, new_graph, people
 
 NAMES = [f"p{number}" for number in range(30)]
 

@@ -15,7 +15,7 @@ from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import counting
 from omnigraph.read.match import expand as expanding
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
-from tests.read.match.walked_graphs import Links, new_graph, people
+from tests.read.walked_graphs import Links, new_graph, people
 
 SIZE = 24
 

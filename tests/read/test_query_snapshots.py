@@ -18,7 +18,7 @@ from omnigraph.read.frames.cache import shared_cache
 from omnigraph.read.match import execute, pieces
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from tests import crash
-from tests.read.match.walked_graphs import Links, new_graph, people
+from tests.read.walked_graphs import Links, new_graph, people
 from tests.selection import daily
 
 MEGABYTE = 1024  # in the kilobytes of getrusage

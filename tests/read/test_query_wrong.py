@@ -19,7 +19,7 @@ from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.read.frames import Strategy
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from tests.manifest.fence import intent, send
-from tests.read.match.walked_graphs import SCHEMA, Links, new_graph, people
+from tests.read.walked_graphs import SCHEMA, Links, new_graph, people
 
 PEOPLE = "query people() { match { $p: Person } return { $p } }"
 TWO = PEOPLE + "\nquery cities() { match { $c: City } return { $c } }"

@@ -21,17 +21,18 @@ from omnigraph.graph import Graph
 from omnigraph.language.schema import EdgeType
 from omnigraph.maintain.cleanup import cleanup
 from omnigraph.read import query as queries
+from omnigraph.read.follow_commits import extend_memory
 from omnigraph.read.frames import ExtendedTable, QueryTables, Strategy, entity_sets, version_delta
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.match import rebuild, scan_nodes, strategy
-from omnigraph.read.match.current_topology import open_topology
-from omnigraph.read.match.follow_commits import extend_memory
+from omnigraph.read.match import scan_nodes, strategy
 from omnigraph.read.query import QueryOptions, QueryRequest, explain_query, run_query
+from omnigraph.read.topology import rebuild
+from omnigraph.read.topology.current_topology import open_topology
 from omnigraph.storage import tables
 from omnigraph.storage.tables import Table
 from tests.counting import counting_scans
 from tests.graphs import rows_of
-from tests.read.match.walked_graphs import SCHEMA, Links, Scans, people
+from tests.read.walked_graphs import SCHEMA, Links, Scans, people
 from tests.selection import daily, sized
 
 BUDGET = 2**28

@@ -22,12 +22,12 @@ from omnigraph.read.memory import MemoryLimit, parse_bytes
 if TYPE_CHECKING:
     from omnigraph import policy as policies
     from omnigraph.maintain import automatic_cleanup, upkeep
-    from omnigraph.read import match, query, search
+    from omnigraph.read import follow_commits, query, search
 else:
     policies = LateModule("omnigraph.policy")
     automatic_cleanup = LateModule("omnigraph.maintain.automatic_cleanup")
     upkeep = LateModule("omnigraph.maintain.upkeep")
-    match = LateModule("omnigraph.read.match")
+    follow_commits = LateModule("omnigraph.read.follow_commits")
     query = LateModule("omnigraph.read.query")
     search = LateModule("omnigraph.read.search")
 
@@ -60,7 +60,7 @@ class GraphBase:
         self.mode: Mode = mode
         self.actor = actor
         self._background: upkeep.BackgroundUpkeep | None = None
-        self._follower: match.CommitFollower | None = None
+        self._follower: follow_commits.CommitFollower | None = None
         """Follows the commits of this handle once a query has been asked."""
         self._next_look = 0.0
         """When, on the monotonic clock, a commit is followed by the next look whether a cleanup is due."""
@@ -131,7 +131,7 @@ class GraphBase:
     def _note_query(self) -> None:
         """Let commits that are made through this handle extend what queries have in memory."""
         if self._follower is None and self.mode == "rw":
-            self._follower = match.CommitFollower(self._manifest)
+            self._follower = follow_commits.CommitFollower(self._manifest)
             self._manifest.on_commit = self._follower.follow
         elif self._follower is not None:
             self._follower.note_query()

@@ -26,7 +26,7 @@ from omnigraph.read.frames.frame import Positions
 from omnigraph.read.frames.lookup import SortedTexts, find_positions, mostly_ascend, sort_texts
 from omnigraph.storage.columns import Values, to_list
 from tests.graphs import rows_of
-from tests.read.match.walked_graphs import SCHEMA, Scans, people
+from tests.read.walked_graphs import SCHEMA, Scans, people
 from tests.selection import sized
 
 NAMES = [f"p{number}" for number in range(40)]

@@ -38,7 +38,7 @@ from omnigraph.read.match.walk_context import load_walk_context
 from omnigraph.storage.columns import Values, to_list
 from omnigraph.storage.tables import writes
 from tests.language.query.plan import plan_evaluator
-from tests.read.match.walked_graphs import Links, ample_memory, evaluated, ids_of, new_graph, people, random_graph
+from tests.read.walked_graphs import Links, ample_memory, evaluated, ids_of, new_graph, people, random_graph
 from tests.selection import LARGE, daily, sized
 
 Operator = Expand | ExpandEdges | Connect | ConnectEdges

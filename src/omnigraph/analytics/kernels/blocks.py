@@ -20,7 +20,7 @@ import numpy.typing as npt
 from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import CompactPositions, Positions, count_by_position
-from omnigraph.read.match import build_adjacency
+from omnigraph.read.topology import build_adjacency
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")

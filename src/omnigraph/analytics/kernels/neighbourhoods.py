@@ -23,7 +23,7 @@ from omnigraph.analytics.kernels.sparse import (
 )
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
-from omnigraph.read.match import build_adjacency
+from omnigraph.read.topology import build_adjacency
 
 _PRODUCTS_PER_BLOCK: Final = 20_000_000
 """How many multiplications one block of a sparse product takes: a bound of its memory."""

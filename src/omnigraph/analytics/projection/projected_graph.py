@@ -30,8 +30,8 @@ from omnigraph.read.frames import (
     open_full_table,
     shared_cache,
 )
-from omnigraph.read.match import EdgeEndsKey, load_edge_ends
 from omnigraph.read.rows import Key, resolve_id
+from omnigraph.read.topology import EdgeEndsKey, load_edge_ends
 from omnigraph.storage.columns import Values, compute, to_bool_array, to_list
 from omnigraph.storage.filters import Condition
 

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from omnigraph.late_imports import import_late
 from omnigraph.read.match.execute import execute_match, run_match, stream_match
-from omnigraph.read.match.follow_commits import CommitFollower
 from omnigraph.read.match.join import find_join_comparison
 from omnigraph.read.match.liveness import Leaf, StepPlan, Variables, build_spine, needed_variables
 from omnigraph.read.match.pieces import Piece, measure_frame
@@ -18,34 +17,19 @@ from omnigraph.read.match.ranked_scan import (
 from omnigraph.read.match.scan_nodes import describe_scan_access, finds_by_id, split_predicates
 
 if TYPE_CHECKING:
-    from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, read_ends_of
     from omnigraph.read.match.strategy import describe_edge_access, edge_walk_of
-    from omnigraph.read.match.topology import Adjacency, build_adjacency, load_edge_ends
 else:
     # A lookup follows no edge.
-    __getattr__ = import_late(
-        __name__,
-        {
-            "edge_ends": ("EdgeEnds", "EdgeEndsKey", "TopologyTables", "read_ends_of"),
-            "strategy": ("describe_edge_access", "edge_walk_of"),
-            "topology": ("Adjacency", "build_adjacency", "load_edge_ends"),
-        },
-    )
+    __getattr__ = import_late(__name__, {"strategy": ("describe_edge_access", "edge_walk_of")})
 
 __all__ = [
     "IN_RANKING",
     "RANKED_BY_STORAGE",
-    "Adjacency",
-    "CommitFollower",
-    "EdgeEnds",
-    "EdgeEndsKey",
     "Leaf",
     "Piece",
     "RankedScan",
     "StepPlan",
-    "TopologyTables",
     "Variables",
-    "build_adjacency",
     "build_spine",
     "describe_edge_access",
     "describe_scan_access",
@@ -54,11 +38,9 @@ __all__ = [
     "find_join_comparison",
     "find_ranked_scans",
     "finds_by_id",
-    "load_edge_ends",
     "measure_frame",
     "needed_variables",
     "plan_ranked_scan",
-    "read_ends_of",
     "run_match",
     "split_predicates",
     "stream_match",

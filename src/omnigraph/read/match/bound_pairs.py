@@ -22,11 +22,10 @@ from omnigraph.read.frames import (
     number_tuples,
 )
 from omnigraph.read.match.breadth_first import WalkBounds
-from omnigraph.read.match.corrected_adjacency import load_steps
 from omnigraph.read.match.meeting import Meeting, find_meeting
 from omnigraph.read.match.strategy import EdgeWalk
-from omnigraph.read.match.topology import are_neighbours, find_edges_between
 from omnigraph.read.match.walk_context import WalkContext, load_walk_context, to_positions_in
+from omnigraph.read.topology import are_neighbours, find_edges_between, load_steps
 from omnigraph.storage.columns import Values, compute, make_nulls
 
 _FEW_PAIRS: Final = 32

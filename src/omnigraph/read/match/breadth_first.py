@@ -11,8 +11,8 @@ import numpy as np
 from omnigraph.deadlines import check_deadline
 from omnigraph.language.query.plan import WalkEnd
 from omnigraph.read.frames import Mask, PathForest, Positions, concat_numbers, empty_positions, sort_numbers
-from omnigraph.read.match.topology import Neighbourhood, count_hops, find_neighbours
 from omnigraph.read.memory import Holding, QueryMemory
+from omnigraph.read.topology import Neighbourhood, count_hops, find_neighbours
 
 _HOPS_AT_ONCE: Final = 1_000_000
 """How many edges a walk follows at a time."""

@@ -40,7 +40,9 @@ from omnigraph.read.match.counting import check_countable, multiply_rows
 from omnigraph.read.match.liveness import Variables
 from omnigraph.read.match.scan_nodes import evaluate_entity_predicates
 from omnigraph.read.match.strategy import edge_walk_of
-from omnigraph.read.match.topology import (
+from omnigraph.read.match.walk_context import WalkContext, load_walk_context, to_positions_in
+from omnigraph.read.memory import QueryMemory
+from omnigraph.read.topology import (
     Adjacency,
     Neighbourhood,
     are_neighbours,
@@ -51,8 +53,6 @@ from omnigraph.read.match.topology import (
     find_neighbours,
     propagate_weights,
 )
-from omnigraph.read.match.walk_context import WalkContext, load_walk_context, to_positions_in
-from omnigraph.read.memory import QueryMemory
 
 _LARGEST_COMPACT: Final = 2**31 - 1
 _PAIR_BYTES: Final = 48

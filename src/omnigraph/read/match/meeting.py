@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.read.frames import Mask, Positions
-from omnigraph.read.match.topology import Neighbourhood, count_hops, find_neighbours
+from omnigraph.read.topology import Neighbourhood, count_hops, find_neighbours
 
 ChooseNode: TypeAlias = Callable[[Positions], int]
 """Chooses the node with the smallest id."""

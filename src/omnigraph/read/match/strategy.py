@@ -14,9 +14,7 @@ from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandEdges
 from omnigraph.language.schema import Catalog, NodeType, TableKey
 from omnigraph.read.frames import QueryTables, SkiRental, Strategy, read_contents
-from omnigraph.read.match.corrected_adjacency import is_step_loaded
-from omnigraph.read.match.edge_ends import find_lookup_rental
-from omnigraph.read.match.rebuild import had_arrays, start_rebuild
+from omnigraph.read.topology import find_lookup_rental, had_arrays, is_step_loaded, start_rebuild
 from omnigraph.storage.filters import MAX_LISTED_VALUES
 
 _LOOKUP_SECONDS: Final = 1.2e-3

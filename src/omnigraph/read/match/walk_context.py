@@ -26,10 +26,8 @@ from omnigraph.read.frames import (
     empty_positions,
     lookup_rows,
 )
-from omnigraph.read.match.corrected_adjacency import load_steps
-from omnigraph.read.match.current_topology import open_topology
 from omnigraph.read.match.strategy import EdgeWalk, lookup_columns, should_look_up
-from omnigraph.read.match.topology import Hops, Neighbourhood, build_adjacency, orient_edges
+from omnigraph.read.topology import Hops, Neighbourhood, build_adjacency, load_steps, open_topology, orient_edges
 from omnigraph.storage.columns import Values, column_of
 
 

@@ -20,8 +20,8 @@ from ulid import ULID
 from omnigraph.analytics import Numbers, ProjectedEdges, ProjectedNodes, find_wrong_weights
 from omnigraph.language.schema import NodeType
 from omnigraph.read.frames import Cache, Codes, CompactPositions, FullTable, Positions, make_full_table, sort_digits
-from omnigraph.read.match import TopologyTables, read_ends_of
 from omnigraph.read.rows import TypeRows
+from omnigraph.read.topology import TopologyTables, read_ends_of
 from omnigraph.spark.scratch import ScratchFolder
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.storage.tables import Table

@@ -23,7 +23,7 @@ from omnigraph.analytics import AdjacencyBlock, Kernel, NumberedGraph, Numbers, 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import ParameterError
 from omnigraph.read.frames import Codes, Positions, sort_numbers
-from omnigraph.read.match import build_adjacency
+from omnigraph.read.topology import build_adjacency
 from omnigraph.spark.analytics.edge_pieces import EndOrder, Records, SortedFile, bucket_width, record_type
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.scratch import ScratchFolder

@@ -34,7 +34,7 @@ from omnigraph.read.frames import (
     sort_numbers,
     take_rows,
 )
-from omnigraph.read.match.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, load_ends
+from omnigraph.read.topology.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, load_ends
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

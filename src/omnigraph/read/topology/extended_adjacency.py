@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from omnigraph.read.frames import Positions, find_sorted
-from omnigraph.read.match.topology import Adjacency, Hops, Neighbourhood, expand_ranges, find_neighbours
+from omnigraph.read.topology.adjacency import Adjacency, Hops, Neighbourhood, expand_ranges, find_neighbours
 
 
 @dataclass(frozen=True, slots=True, eq=False)

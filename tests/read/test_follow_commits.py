@@ -14,11 +14,11 @@ import pytest
 import omnigraph
 from omnigraph.errors import HistoryGone
 from omnigraph.graph import Graph
+from omnigraph.read import follow_commits
+from omnigraph.read.follow_commits import wait_for_followers
 from omnigraph.read.frames.cache import Cache, _PendingValue, shared_cache
-from omnigraph.read.match import follow_commits
-from omnigraph.read.match.follow_commits import wait_for_followers
 from tests.counting import counting_scans
-from tests.read.match.walked_graphs import SCHEMA, Links, people
+from tests.read.walked_graphs import SCHEMA, Links, people
 from tests.selection import daily
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from omnigraph.language.query.typed_tree import TraversalDirection
 from omnigraph.read.match.breadth_first import WalkBounds, walk
-from omnigraph.read.match.topology import build_adjacency, orient_edges
-from tests.read.match.walked_graphs import ample_memory
+from omnigraph.read.topology.adjacency import build_adjacency, orient_edges
+from tests.read.walked_graphs import ample_memory
 
 
 class Networkx(Protocol):

@@ -11,7 +11,7 @@ import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.storage import tables
 from tests import crash
-from tests.read.match.test_stored_ends import end_files, new_graph, walk, walk_without_files
+from tests.read.topology.test_stored_ends import end_files, new_graph, walk, walk_without_files
 from tests.selection import sized
 
 pytestmark = pytest.mark.costly

@@ -21,7 +21,7 @@ from omnigraph.read.frames import Strategy
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.query import QueryOptions, QueryRequest, run_query
 from omnigraph.storage import tables
-from tests.read.match.walked_graphs import SCHEMA, Links, Scans, people
+from tests.read.walked_graphs import SCHEMA, Links, Scans, people
 from tests.selection import sized
 
 NAMES = [f"p{number:02}" for number in range(20)]

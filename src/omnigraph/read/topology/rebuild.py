@@ -29,9 +29,9 @@ from omnigraph.read.frames import (
     note_base,
     open_full_table,
 )
-from omnigraph.read.match.current_topology import CurrentTopology, open_topology
-from omnigraph.read.match.edge_ends import EdgeEndsKey, TopologyTables, load_ends
-from omnigraph.read.match.topology import Adjacency, AdjacencyKey, UnionKey, derive_adjacency, unite
+from omnigraph.read.topology.adjacency import Adjacency, AdjacencyKey, UnionKey, derive_adjacency, unite
+from omnigraph.read.topology.current_topology import CurrentTopology, open_topology
+from omnigraph.read.topology.edge_ends import EdgeEndsKey, TopologyTables, load_ends
 
 _SECONDS_PER_CHANGE: Final = 5e-6
 _SECONDS_PER_EDGE: Final = 0.4e-6

@@ -21,11 +21,7 @@ from omnigraph.read.frames import (
     base_of,
     find_sorted,
 )
-from omnigraph.read.match.current_topology import CurrentTopology, open_topology
-from omnigraph.read.match.edge_ends import EdgeEnds, load_ends, refuse_missing_ends
-from omnigraph.read.match.extended_adjacency import ExtendedAdjacency, extend_adjacency, unite_extended
-from omnigraph.read.match.rebuild import pay_correction
-from omnigraph.read.match.topology import (
+from omnigraph.read.topology.adjacency import (
     Adjacency,
     AdjacencyKey,
     Hops,
@@ -37,6 +33,10 @@ from omnigraph.read.match.topology import (
     orient_sizes,
     unite,
 )
+from omnigraph.read.topology.current_topology import CurrentTopology, open_topology
+from omnigraph.read.topology.edge_ends import EdgeEnds, load_ends, refuse_missing_ends
+from omnigraph.read.topology.extended_adjacency import ExtendedAdjacency, extend_adjacency, unite_extended
+from omnigraph.read.topology.rebuild import pay_correction
 from omnigraph.storage.columns import Values, column_of
 
 

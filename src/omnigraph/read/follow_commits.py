@@ -26,12 +26,10 @@ from omnigraph.manifest.references import assume_snapshot, take_snapshot
 from omnigraph.read.frames import Cache, ExtendedTable, QueryTables, shared_cache
 
 if TYPE_CHECKING:
-    from omnigraph.read.match import corrected_adjacency, current_topology, topology
+    from omnigraph.read import topology
 else:
     # A process that only reads has nothing to follow.
-    corrected_adjacency = LateModule("omnigraph.read.match.corrected_adjacency")
-    current_topology = LateModule("omnigraph.read.match.current_topology")
-    topology = LateModule("omnigraph.read.match.topology")
+    topology = LateModule("omnigraph.read.topology")
 
 _PATIENCE: Final = 4
 """After so many commits in a row that no query followed, memory stays as it is until the next query."""
@@ -181,7 +179,7 @@ def _extend_stepwise(manifest: Manifest, branch: str, table_keys: Collection[str
 
 
 def _extend_arrays(edge: EdgeType, tables: QueryTables) -> Iterator[None]:
-    current = current_topology.open_topology(edge, tables)
+    current = topology.open_topology(edge, tables)
     yield
     if not current.is_extended:
         return
@@ -190,5 +188,5 @@ def _extend_arrays(edge: EdgeType, tables: QueryTables) -> Iterator[None]:
         yield
     for direction, distinct in product(TraversalDirection, (True, False)):
         if tables.cache.peek(topology.AdjacencyKey(current.bases.key, direction, distinct)) is not None:
-            corrected_adjacency.load_steps((EdgeStep(edge.name, direction),), tables, distinct=distinct)
+            topology.load_steps((EdgeStep(edge.name, direction),), tables, distinct=distinct)
             yield

@@ -29,7 +29,7 @@ from omnigraph.read.frames import (
     lineage_of,
     note_base,
 )
-from omnigraph.read.match.stored_ends import NONE_OUTSIDE, StoredEndsReader
+from omnigraph.read.topology.stored_ends import NONE_OUTSIDE, StoredEndsReader
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.tables import Table
 

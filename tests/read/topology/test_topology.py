@@ -18,16 +18,16 @@ from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import QueryTables, version_delta
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.match import edge_ends
-from omnigraph.read.match.corrected_adjacency import is_step_loaded, load_steps
-from omnigraph.read.match.current_topology import open_topology
-from omnigraph.read.match.extended_adjacency import ExtendedAdjacency
-from omnigraph.read.match.topology import Neighbourhood, are_neighbours, count_hops, find_edges, find_neighbours
+from omnigraph.read.topology import edge_ends
+from omnigraph.read.topology.adjacency import Neighbourhood, are_neighbours, count_hops, find_edges, find_neighbours
+from omnigraph.read.topology.corrected_adjacency import is_step_loaded, load_steps
+from omnigraph.read.topology.current_topology import open_topology
+from omnigraph.read.topology.extended_adjacency import ExtendedAdjacency
 from omnigraph.storage import tables
 from omnigraph.storage.columns import to_list
 from tests.deleting import delete_where
 from tests.graphs import rows_of
-from tests.read.match.walked_graphs import Links, Scans, new_graph, people, random_graph
+from tests.read.walked_graphs import Links, Scans, new_graph, people, random_graph
 from tests.selection import sized
 
 Step = tuple[str, str, str]

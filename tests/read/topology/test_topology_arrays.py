@@ -18,7 +18,7 @@ from omnigraph.read.frames import parts
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.match import breadth_first
 from omnigraph.read.match.breadth_first import WalkBounds, walk
-from omnigraph.read.match.topology import (
+from omnigraph.read.topology.adjacency import (
     Adjacency,
     are_neighbours,
     build_adjacency,
@@ -32,7 +32,7 @@ from omnigraph.read.match.topology import (
 )
 from tests.language.query.plan import plan_evaluator
 from tests.language.query.plan.plan_evaluator import Entity, Graph
-from tests.read.match.walked_graphs import ample_memory
+from tests.read.walked_graphs import ample_memory
 
 
 @pytest.fixture(autouse=True, params=[3, 100_000], ids=["many edges", "few edges"])

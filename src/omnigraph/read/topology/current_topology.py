@@ -15,7 +15,7 @@ from omnigraph.read.frames import (
     list_bases,
     open_full_table,
 )
-from omnigraph.read.match.edge_ends import EdgeEndsKey, TopologyTables
+from omnigraph.read.topology.edge_ends import EdgeEndsKey, TopologyTables
 
 
 @dataclass(frozen=True, slots=True)
