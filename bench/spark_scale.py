@@ -8,7 +8,7 @@ a thousand there, compare the branch with main, count the edges of each year by 
 person. Beside the seconds: CPU seconds of all processes, the bytes that went through shuffles, those that executors
 read from files, and after each step the peaks of this process, of Java and of the largest Python process of an
 executor; at the end the files of the graph. Each size has a process of its own, whose first load also starts the
-workers. With ``--ranks`` the day is another one: after the load PageRank in ten rounds, which first cuts the edges into
+workers. With ``--ranks`` the day is another one: after the load and the indexes, PageRank in ten rounds, which first cuts the edges into
 blocks, and then finds them. Every step is printed when it is done, for runs of which only a part is seen.
 """
 
@@ -129,8 +129,9 @@ def write_and_ask(graph: Graph, folder: Path, measure: Measure) -> None:
 
 
 def rank_people(graph: Graph, folder: Path, measure: Measure) -> None:
-    """Rank all people by whom they know, twice."""
+    """Rank all people by whom they know, twice. With the indexes come the ends of edges as numbers."""
     del folder
+    measure("indexes of ids and ends", lambda: build_indexes(graph))
     with graph.spark() as opened:
         people = opened.analytics.project(["Person"], ["Knows"])
         measure("PageRank, ten rounds", lambda: len(people.pagerank(iterations=10)))
