@@ -8,8 +8,9 @@ a thousand there, compare the branch with main, count the edges of each year by 
 person. Beside the seconds: CPU seconds of all processes, the bytes that went through shuffles, those that executors
 read from files, and after each step the peaks of this process, of Java and of the largest Python process of an
 executor; at the end the files of the graph. Each size has a process of its own, whose first load also starts the
-workers. With ``--ranks`` the day is another one: after the load and the indexes, PageRank in ten rounds, which first cuts the edges into
-blocks, and then finds them. Every step is printed when it is done, for runs of which only a part is seen.
+workers. With ``--ranks`` the day is another one: after the load and the indexes, PageRank in ten rounds, which first
+cuts the edges into blocks, and then finds them. Every step is printed when it is done, for runs of which only a part is
+seen.
 """
 
 from __future__ import annotations
