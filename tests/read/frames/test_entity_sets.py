@@ -272,6 +272,27 @@ def test_an_order_is_made_when_looking_through_has_cost_as_much(
         assert len(made) == (1 if looks >= 4 else 0)
 
 
+def test_a_part_of_very_many_ids_is_found_by_an_order_that_is_made_once(
+    graph: Graph, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sorted_: list[int] = []
+
+    def sorting(ids: Values) -> SortedTexts:
+        sorted_.append(len(ids))
+        return sort_texts(ids)
+
+    monkeypatch.setattr(entity_sets, "sort_texts", sorting)
+    table = whole(graph, cache)
+    part, places = ("p9", "no", "p3", "p30"), [9, -1, 3, 30]
+    assert table.locate(texts(*part)).tolist() == places
+    assert sorted_ == []
+    monkeypatch.setattr(entity_sets, "_MOST_HASHED", 39)
+    for _ in range(2):
+        assert table.locate(texts(*part)).tolist() == places
+    assert table.locate(texts(*NAMES)).tolist() == list(range(40))
+    assert sorted_ == [40]
+
+
 # --------------------------------------------------------------------------------------------- rows seen by a query
 
 
