@@ -18,7 +18,7 @@ from omnigraph.errors import StorageError
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import entity_sets
+from omnigraph.read.frames import entity_sets, lookup
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import read_contents
 from omnigraph.read.frames.entity_sets import FullTable, PartialTable, open_full_table
@@ -252,6 +252,21 @@ def test_texts_are_found_with_and_without_an_order(known: list[str], wanted: lis
     assert order.locate(texts(*[*wanted, *known] * 33)).tolist() == expected * 33
     assert find_positions(texts(*wanted, *known), texts(*known)).tolist() == expected
     assert entity_sets._locate_few(texts(*wanted, *known), texts(*known)).tolist() == expected
+
+
+words = st.text(st.sampled_from("ab\x00é𝄞"), max_size=12)
+
+
+@given(st.sampled_from(["", "person-", "x" * 20]), st.lists(words, unique=True, min_size=1), st.lists(words))
+def test_many_texts_are_found_by_their_bytes(prefix: str, known: list[str], wanted: list[str]) -> None:
+    there = [prefix + text for text in known]
+    searched = [*wanted, *(prefix + text for text in wanted), *there] * 33
+    expected = [there.index(text) if text in there else -1 for text in searched]
+    order = sort_texts(texts("before", *there).slice(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lookup, "_MANY_TEXTS", 1)
+        patch.setattr(lookup, "_KEYED_AT_ONCE", 7)
+        assert order.locate(texts("before", *searched).slice(1)).tolist() == expected
 
 
 def test_an_order_is_made_when_looking_through_has_cost_as_much(

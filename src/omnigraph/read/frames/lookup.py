@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -21,6 +21,10 @@ ChunkedValues: TypeAlias = "pa.ChunkedArray[pa.Scalar[pa.DataType]]"
 _FEW_TEXTS: Final = 32
 """Up to so many, a search in Python is faster than the calls of Arrow that a search of all together needs."""
 
+_MANY_TEXTS: Final = 100_000
+"""From so many on, numbers made of the first bytes tell where to search."""
+_KEY_BYTES: Final = 8
+_KEYED_AT_ONCE: Final = 1_000_000
 _SAMPLE: Final = 64
 """So many pairs of neighbours tell whether texts are in order."""
 
@@ -51,11 +55,13 @@ class SortedTexts:
 
     texts: Values
     order: npt.NDArray[np.int64]
+    _keys: list[_TextKeys] = field(default_factory=list["_TextKeys"])
+    """Made when many texts are searched."""
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the order alone; the texts have their own cache entry."""
-        return self.order.nbytes
+        """The bytes of the order, and of the keys that it may get; the texts have their own cache entry."""
+        return 2 * self.order.nbytes
 
     def locate(self, searched: Values) -> Positions:
         """Return the position of each text or -1: a few one by one, many by binary searches that advance together."""
@@ -64,14 +70,23 @@ class SortedTexts:
             texts = cast("list[str]", cast("pa.StringArray", searched).to_pylist())
             return np.array([self._locate_one(text.encode(), read) for text in texts], np.int64)
         searched = searched if searched.type == self.texts.type else searched.cast(self.texts.type)
-        low = np.zeros(len(searched), np.int64)
-        high = np.full(len(searched), len(self.order), np.int64)
-        for _ in range(len(self.order).bit_length()):
+        low, high = self._narrow(searched)
+        widest = int((high - low).max(initial=0))
+        # One place alone needs no search: whether its text is the one is compared in any case.
+        for _ in range(widest.bit_length() if widest > 1 else 0):
             middle = np.minimum((low + high) >> 1, len(self.order) - 1)
             is_below = self._compare("less", middle, searched)
             low, high = np.where(is_below, middle + 1, low), np.where(is_below, high, np.minimum(middle, high))
         at = np.minimum(low, len(self.order) - 1)
         return np.where(self._compare("equal", at, searched), self.order[at], -1)
+
+    def _narrow(self, searched: Values) -> tuple[Positions, Positions]:
+        """Return between which places of the order each text is, if it is there."""
+        if len(searched) < _MANY_TEXTS:
+            return np.zeros(len(searched), np.int64), np.full(len(searched), len(self.order), np.int64)
+        if not self._keys:
+            self._keys.append(_TextKeys.make(self.texts, self.order))
+        return self._keys[0].find(searched)
 
     def count_below(self, searched: Values) -> Positions:
         """Return for each text how many of these are smaller."""
@@ -110,6 +125,57 @@ def _text_reader(texts: Values) -> Callable[[int], bytes]:
         return bytes(content[bounds[position] : bounds[position + 1]])
 
     return read
+
+
+@dataclass(frozen=True, slots=True)
+class _TextKeys:
+    """The eight bytes behind what all texts begin with, as numbers, in the order of the texts."""
+
+    skipped: int
+    numbers: npt.NDArray[np.uint64]
+    are_distinct: bool
+
+    @classmethod
+    def make(cls, texts: Values, order: npt.NDArray[np.int64]) -> _TextKeys:
+        read = _text_reader(texts)
+        first, last = (read(int(order[0])), read(int(order[-1]))) if len(order) else (b"", b"")
+        differs = (at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+        skipped = next(differs, min(len(first), len(last)))
+        numbers = _read_keys(texts, skipped)[order]
+        return cls(skipped, numbers, bool((numbers[1:] > numbers[:-1]).all()))
+
+    def find(self, searched: Values) -> tuple[Positions, Positions]:
+        """Return the places before and behind all texts with the same bytes."""
+        wanted = _read_keys(searched, self.skipped)
+        # Neighbours are found in the same pages of memory.
+        arranged = np.argsort(wanted)
+        sorted_ = wanted[arranged]
+        low = np.empty(len(wanted), np.int64)
+        low[arranged] = self.numbers.searchsorted(sorted_)
+        if self.are_distinct:
+            return low, low + 1
+        high = np.empty(len(wanted), np.int64)
+        high[arranged] = self.numbers.searchsorted(sorted_, "right")
+        return low, high
+
+
+def _read_keys(texts: Values, skipped: int) -> npt.NDArray[np.uint64]:
+    """Return eight bytes of each text as a number that sorts like them; a text that is too short has zeros."""
+    _, offsets, data = texts.buffers()
+    keys = np.zeros(len(texts), np.uint64)
+    if offsets is None or data is None or not len(data):
+        return keys
+    width = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    bounds = np.frombuffer(cast("memoryview", offsets), width)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.frombuffer(cast("memoryview", data), np.uint8)
+    for at in range(0, len(texts), _KEYED_AT_ONCE):
+        part = slice(at, min(at + _KEYED_AT_ONCE, len(texts)))
+        places, ends = bounds[part].astype(np.int64) + skipped, bounds[part.start + 1 : part.stop + 1]
+        for _ in range(_KEY_BYTES):
+            byte = content[np.minimum(places, len(content) - 1)] * (places < ends)
+            keys[part] = keys[part] << np.uint64(8) | byte
+            places += 1
+    return keys
 
 
 def mostly_ascend(texts: Values) -> bool:
