@@ -59,7 +59,7 @@ _OPTIONS: Final = (
     "changes",
 )
 
-MAX_ROWS_OF_A_TASK: Final = 2_500_000
+MAX_ROWS_OF_A_TASK: Final = 5_000_000
 """A task that reads a few numbers of each row would read for long until it has its bytes."""
 _BATCH_ROWS: Final = 131_072
 """A batch costs Spark and Python the same, however few rows it has. Batches of wide rows have fewer."""
