@@ -270,10 +270,17 @@ def test_quarantine_has_the_same_records_as_in_this_process(
     assert rows.column_names == ["record", "file", "line", "type", "id", "rule", "message"]
     told = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text("utf-8").splitlines()]
     assert places_and_records(rows.to_pylist()) == places_and_records(told)
+    third = omnigraph.open(shutil.copytree(template, tmp_path / "third.og"))
+    third.load(file, on_error="quarantine", rejects=tmp_path / "third.jsonl", engine="spark")
+    lines = [json.loads(line) for line in (tmp_path / "third.jsonl").read_text("utf-8").splitlines()]
+    assert places_and_records(lines) == places_and_records(told)
     again = there.load(file, on_error="quarantine", engine="spark", check=True)
     # Now there is a 'z' already, and an edge more from 'b' would be its third.
     assert (again.rejected, again.rejects_path) == (result.rejected + 2, None)
-    assert leftovers(there) == ["here.og", "rejects.jsonl", "rejects.parquet", "wrong.jsonl"]
+    assert leftovers(there) == [
+        *("here.og", "rejects.jsonl", "rejects.parquet"),
+        *("third.jsonl", "third.og", "wrong.jsonl"),
+    ]
 
 
 @pytest.mark.slow

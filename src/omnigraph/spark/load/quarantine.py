@@ -1,13 +1,18 @@
-"""Collect the rejected records of a load on Spark from the scratch table into one Parquet file, which a task writes."""
+"""Collect the rejected records of a load on Spark from the scratch table into one file, which a task writes.
+
+It is Parquet, or JSON lines as without Spark if its name ends so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, cast
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,6 +34,7 @@ from omnigraph.write.load import (
     to_rejects_line,
 )
 
+_LINES: Final = (".jsonl", ".ndjson", ".json")
 _FILE: Final = pa.schema(
     [
         pa.field(name, pa.int64() if name == "line" else pa.string())
@@ -38,7 +44,7 @@ _FILE: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetQuarantine:
+class SparkQuarantine:
     """The rejected records of all tasks, in fragments of the scratch table."""
 
     executor: SparkExecutor
@@ -77,9 +83,21 @@ def collect_rejected(
     blocks: BlockLines,
     count: int,
     target: RejectsTarget,
-) -> ParquetQuarantine:
+) -> SparkQuarantine:
     """Return the quarantine of rejected records that tasks wrote to fragments of the scratch table."""
-    return ParquetQuarantine(executor, _RejectedRows(scratch, fragments, blocks, target), count)
+    return SparkQuarantine(executor, _RejectedRows(scratch, fragments, blocks, target), count)
+
+
+def _write_parquet(file: Path, parts: Iterable[pa.Table]) -> None:
+    with pq.ParquetWriter(str(file), _FILE) as writer:
+        for rows in parts:
+            writer.write_table(rows)
+
+
+def _write_lines(file: Path, parts: Iterable[pa.Table]) -> None:
+    with file.open("wb") as lines:
+        for rows in parts:
+            lines.writelines(orjson.dumps(row) + b"\n" for row in rows.to_pylist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +112,9 @@ class _RejectedRows:
     def write_file(self, others: pa.Table) -> str:
         """Task: write the rejected records and some others as one file. Memory does not grow with the former."""
         with TemporaryDirectory(prefix="omnigraph-load-") as folder:
-            file = Path(folder, "rejected.parquet")
-            with pq.ParquetWriter(str(file), _FILE) as writer:
-                for rows in self._read_rejected():
-                    writer.write_table(rows)
-                writer.write_table(others)
+            file = Path(folder, "rejected")
+            write = _write_lines if self.target.name.endswith(_LINES) else _write_parquet
+            write(file, chain(self._read_rejected(), [others]))
             return self.target.put(file)
 
     def _read_rejected(self) -> Iterator[pa.Table]:

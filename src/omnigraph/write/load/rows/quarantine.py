@@ -195,6 +195,11 @@ class RejectsTarget(Protocol):
     """Where the file of rejected records is written. It pickles."""
 
     @property
+    def name(self) -> str:
+        """The name of the file: its end says the format, where there is a choice."""
+        ...
+
+    @property
     def is_shared(self) -> bool:
         """Whether other processes that read the graph can write the file too."""
         ...
@@ -208,6 +213,7 @@ class _FileTarget:
     def __init__(self, path: Path, *, is_shared: bool) -> None:
         self._path = path
         self._absolute = path.absolute()
+        self.name = path.name
         self.is_shared = is_shared
 
     def put(self, file: Path) -> str:
@@ -227,11 +233,11 @@ class _ObjectTarget:
 
     def __init__(self, folder: Location, name: str) -> None:
         self._folder = folder
-        self._name = name
+        self.name = name
 
     def put(self, file: Path) -> str:
-        Objects(self._folder).put(self._name, file.read_bytes())
-        return f"{self._folder.uri}/{self._name}"
+        Objects(self._folder).put(self.name, file.read_bytes())
+        return f"{self._folder.uri}/{self.name}"
 
 
 def choose_rejects_target(graph: Location, rejects: str | Path | None, suffix: str = ".jsonl") -> RejectsTarget:
