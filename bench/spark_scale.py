@@ -130,7 +130,7 @@ def write_and_ask(graph: Graph, folder: Path, measure: Measure) -> None:
 
 
 def rank_people(graph: Graph, folder: Path, measure: Measure) -> None:
-    """Rank all people by whom they know, twice. With the indexes come the ends of edges as numbers."""
+    """Rank all people by whom they know, twice, in a graph with its indexes, as loads leave it."""
     del folder
     measure("indexes of ids and ends", lambda: build_indexes(graph))
     with graph.spark() as opened:
