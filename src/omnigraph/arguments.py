@@ -11,7 +11,7 @@ import os
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import cached_property, wraps
 from pathlib import Path
@@ -19,6 +19,7 @@ from types import FunctionType, NoneType, UnionType
 from typing import Final, Literal, ParamSpec, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

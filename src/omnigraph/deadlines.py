@@ -14,7 +14,7 @@ import reprlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import wraps
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -23,6 +23,7 @@ from types import FunctionType, TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
 from omnigraph.errors import Cancelled, DeadlineExceeded, ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 Item = TypeVar("Item")
 Class = TypeVar("Class", bound=type)

@@ -10,11 +10,11 @@ import reprlib
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 Item = TypeVar("Item")
 

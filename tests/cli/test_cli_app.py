@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pty
 import re
@@ -15,7 +16,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from omnigraph.cli.app import app, exit_code
+from omnigraph.cli.app import USAGE, app, exit_code, main
 from omnigraph.cli.command_group import COMMANDS, Entry
 from omnigraph.cli.global_options import split_globals
 from omnigraph.errors import (
@@ -227,3 +228,9 @@ def test_colours_only_on_a_terminal_and_not_with_no_color(omnigraph: Command) ->
     assert "\x1b[" not in omnigraph(*words).out
     assert b"\x1b[1;31m" in terminal_output(words)
     assert b"31m" not in terminal_output(words, NO_COLOR="1")
+
+
+def test_the_collector_of_the_process_is_as_it_was_after_a_command() -> None:
+    usual = gc.get_threshold()
+    assert main(["no-such-command"]) == USAGE
+    assert gc.get_threshold() == usual

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +14,7 @@ from omnigraph.analytics.projection import ProjectedGraph, ProjectionPlan
 from omnigraph.analytics.results import ALGORITHMS, AnalyticsResult, Provenance, WriteTarget
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Positions
 from omnigraph.storage.columns import Values, take_where

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -51,6 +53,7 @@ _SERVE_HABITS = ("--port", "--host")
 """What other servers call the two parts of --bind."""
 _FROM_PYDANTIC = ": Value error, "
 """What Typer lets through of the library that checks values."""
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 app = typer.Typer(
@@ -164,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = JsonOutput() if wants_json(words) else TextOutput()
     try:
         # Arrow imports pandas where it is installed, for a third of a second. No command needs it, except on Spark.
-        with leave_out("pandas", until="pyspark"):
+        with leave_out("pandas", until="pyspark"), _collect_seldom():
             code = _run(words, output)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -172,6 +175,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
+
+
+@contextmanager
+def _collect_seldom() -> Generator[None]:
+    """Look for cycles of objects seldom: imports make many objects and none of them goes away."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def exit_code(error: OmniGraphError) -> int:

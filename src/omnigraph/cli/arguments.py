@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias, cast
 
@@ -14,6 +14,7 @@ import typer
 
 from omnigraph.errors import InputError, Json, NotFound, OmniGraphError, ParameterError, Problem, QueryError
 from omnigraph.language.source import MAX_SOURCE_BYTES, Source, decode_source, read_source
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.language.types import ValueType

@@ -7,13 +7,14 @@ are. Nothing else in this module may import a command.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.main import get_command, get_group
+
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping

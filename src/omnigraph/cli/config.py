@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
+
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.storage.durability import Durability

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -15,6 +15,7 @@ import typer
 import omnigraph
 from omnigraph.cli.render.output import Output
 from omnigraph.errors import ServerUnavailable
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.progress import watch_progress
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
 from omnigraph.draw.svg import INK, LINE, MUTED, PAPER, arrow_head, document, element, fit_line, hint, label, width_of
+from omnigraph.lazy_dataclass import dataclass
 
 DRAWN_ENTITIES: Final = 200
 """The most changed entities that are drawn; callers show counts beyond."""

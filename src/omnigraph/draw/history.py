@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.draw.lanes import LaneEvent, assign_lanes
 from omnigraph.draw.svg import HUES, INK, MUTED, PAPER, document, element, fit_line, hint, label, number, width_of
+from omnigraph.lazy_dataclass import dataclass
 
 ROW: Final = 28.0
 LANE: Final = 18.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, Protocol, TypeVar
+
+from omnigraph.lazy_dataclass import dataclass
 
 
 class CommitNode(Protocol):

@@ -7,9 +7,10 @@ and columns are ordered to cross few arrows. Equal input gives an equal layout.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from omnigraph.lazy_dataclass import dataclass
 
 SWEEPS: Final = 8
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -25,6 +24,7 @@ from omnigraph.draw.svg import (
     number,
     width_of,
 )
+from omnigraph.lazy_dataclass import dataclass
 
 MARGIN: Final = 20.0
 HEADER: Final = 26.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from omnigraph.deadlines import Timeout, observe_timeouts
 from omnigraph.graph.base import GraphBase, Mode
 from omnigraph.language.schema import Schema
 from omnigraph.late_imports import LateModule
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest import contract, handle, history, opening, references
 from omnigraph.manifest.commit_list import CommitList
 from omnigraph.manifest.history import Commit

@@ -14,11 +14,13 @@ import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import ClassVar, Final, TypeAlias, cast
 
 from lark import Token, Tree
+
+from omnigraph.lazy_dataclass import dataclass
 
 WIDTH: Final = 100
 INDENT: Final = "  "

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
 from omnigraph.errors import NotFound, ParameterError, Position, Problem, SourceTooLarge
+from omnigraph.lazy_dataclass import dataclass
 
 MAX_SOURCE_BYTES = 2 * 1024 * 1024
 MAX_NESTING = 100

@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
 from pkgutil import get_data
@@ -24,6 +23,7 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
 
 from omnigraph.errors import Problem
 from omnigraph.language.source import Source, Span
+from omnigraph.lazy_dataclass import dataclass
 
 MAX_SYNTAX_PROBLEMS = 100
 _MAX_EXPECTED = 6

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+
+from omnigraph.lazy_dataclass import dataclass
 
 MAX_VECTOR_DIMENSION = 2**31 - 1
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic, thread_time
@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 from omnigraph.defaults import COMMITS_TO_KEEP
 from omnigraph.errors import NotFoundError, ParameterError, StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.maintain.cleanup_times import keep_cleanup_end
 from omnigraph.maintain.cleanup_turns import LONGEST_TURN_SECONDS, TURN_SECONDS, CleanupTurns
 from omnigraph.maintain.orphans import (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.records import INSTANT, MalformedRecord, RecordCodec, nullable
 

@@ -5,10 +5,10 @@ Reads metadata only: no row, and nothing is healed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.maintain.cleanup_times import read_cleanup_times
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest, branch_names

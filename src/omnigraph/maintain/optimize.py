@@ -9,13 +9,14 @@ rows, which an index built before it would not cover.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from lance.optimize import CompactionTask
 
 from omnigraph.errors import HistoryGone, PublishContention
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit

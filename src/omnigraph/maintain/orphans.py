@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from omnigraph.errors import NotFound
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage.lance_internals import END_FILES_FOLDER, NeededFiles, is_detached_version
 from omnigraph.storage.objects import ObjectInfo, Objects

@@ -8,11 +8,12 @@ can be inspected and reverted; only a table whose columns no longer fit is rolle
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from omnigraph.errors import HistoryGone, NotFound, RecoveryError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.maintain.relocation import relocate_branches
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Final, TypeAlias, cast
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.errors import StorageError
 from omnigraph.language.values import to_microseconds
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest, public_names
 from omnigraph.manifest.lineage import CREATED_VERSION, find_merge_bases
 from omnigraph.manifest.rows import MAIN, TABLE_TOMBSTONE, TABLE_VERSION, CommitRecord

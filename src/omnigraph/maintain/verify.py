@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
 
 from omnigraph.errors import HistoryGone, NotFound, OmniGraphError, StorageError, Violation
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.maintain.orphans import (
     STALE_AFTER,
     OrphanFile,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from typing import Final, cast
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import OmniGraphError, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.progress import follow_steps
 from omnigraph.read.rows import EXTERNAL_BLOB, blob_properties_of, descriptors_of, measure_blob, value_columns_of

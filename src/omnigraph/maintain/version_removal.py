@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from omnigraph.errors import NotFound
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.maintain.orphans import locate_file
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN

@@ -6,12 +6,12 @@ A merge repeats those of the results that it brings, because the commits of a br
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
 
 import orjson
 
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.rows import CommitRecord
 

@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -24,6 +23,7 @@ from omnigraph.errors import (
     RecoveryError,
     StorageError,
 )
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names, public_names
 from omnigraph.manifest.lagging import follow_schemas
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION

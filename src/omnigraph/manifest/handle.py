@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -21,6 +21,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.language.schema import Schema
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest import migrations
 from omnigraph.manifest.lineage import build_lineage
 from omnigraph.manifest.rows import MAIN, HeadPointer, Row, SchemaHead, encode_rows

@@ -6,13 +6,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.values import from_microseconds
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.analysis_trailers import AnalysisTrailers, read_trailers
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import Lineage

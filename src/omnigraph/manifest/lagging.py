@@ -8,7 +8,7 @@ property was added, which may have been changed since.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from omnigraph.language.schema import (
     Schema,
     TableKey,
 )
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import SchemaHead

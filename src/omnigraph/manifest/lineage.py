@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cached_property
 from heapq import heappop, heappush
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.rows import CommitRecord, decode_commit, encode_rows, refuse_missing
 
 COLUMNS = ("object_id", "metadata", "table_branch", "table_version")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from omnigraph.errors import (
@@ -22,6 +22,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.language.values import now_microseconds
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import make_schema_conflict
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lineage import KEY_MICROSECONDS

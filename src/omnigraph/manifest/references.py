@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from omnigraph.arguments import check_text
 from omnigraph.errors import AlreadyExists, HistoryGone, NotFound, NotFoundError, ParameterError
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import parse_instant, to_microseconds
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.branches import COMMIT_ID, DATE_LIKE, VERSION, begin_branch, check_free, check_name, is_name
 from omnigraph.manifest.contract import load_root_schema
 from omnigraph.manifest.handle import Manifest, branch_names

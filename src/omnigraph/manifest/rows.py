@@ -8,7 +8,7 @@ newer release and is skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import StorageError
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lance_internals import version_path
 from omnigraph.storage.location import Location
 from omnigraph.storage.records import (

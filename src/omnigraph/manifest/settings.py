@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast
 
 from omnigraph.errors import ParameterError, StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.durability import DURABILITIES, Durability
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LOCK_KINDS, LockKind, refs_lock

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
 from omnigraph.errors import HistoryGone, NotFound
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.source import suggest_name
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit

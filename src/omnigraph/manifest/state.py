@@ -7,13 +7,14 @@ not need it. Extending a view reads only the rows that were written after it, in
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest import rows as shape
 from omnigraph.manifest.lineage import COLUMNS as LINEAGE_COLUMNS
 from omnigraph.manifest.lineage import CREATED_VERSION, Lineage, build_lineage, decode_lineage

@@ -6,11 +6,12 @@ shows, so they read tags here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.records import INSTANT, MalformedRecord, RecordCodec, nullable, required
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import csv
 import glob
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.file import PipelineFile, PipelineSource, PipelineView
 from omnigraph.pipeline.yaml_reader import TemplateText
 

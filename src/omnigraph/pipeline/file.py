@@ -10,7 +10,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
@@ -18,6 +18,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from omnigraph.errors import PipelineError, Problem
 from omnigraph.language.source import Source, Span, read_source, span_field
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.yaml_reader import Redactor, TemplateText, YamlEntry, YamlReader, node_span, start_of
 

@@ -6,13 +6,13 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.schema_proposal import (
     EdgeProposal,
     EndProposal,

@@ -7,7 +7,7 @@ known without Spark; ``spark/pipeline/dataframes.py`` compares the others by the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -24,6 +24,7 @@ from omnigraph.language.query import TypedMutation, compile_query
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, Schema
 from omnigraph.language.source import Span, suggest_similar
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.branches import Branch, check_free, check_name
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from omnigraph.language.schema import format_schema
 from omnigraph.language.source import Source
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.table_profile import ColumnProfile, TableProfile, make_edge_name
 
 _END_NAMES: Final = ("from", "to", "src", "dst", "source", "target", "start", "end", "a", "b")

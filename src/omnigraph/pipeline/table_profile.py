@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.schema import SYSTEM_COLUMNS
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.write.load import DataFile, FileOptions, convert_texts, find_files, read_sample
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 _CLOSING: Final = "\"'\u201d\u2019)\\]"
 _WIDE_MARKS: Final = "\u3002\uff01\uff1f"

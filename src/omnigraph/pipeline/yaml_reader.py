@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, cast
 
 from yaml.constructor import ConstructorError, SafeConstructor
@@ -17,6 +17,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from omnigraph.errors import Json, OmniGraphError, Problem, ValidationError
 from omnigraph.language.source import Source, Span, span_field, suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline import codes
 from omnigraph.yaml_nodes import MalformedYaml, compose_yaml
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.policy.document import read_document
 from omnigraph.policy.engine import Policy
 from omnigraph.policy.model import Action, PolicyDecision, PolicyQuestion

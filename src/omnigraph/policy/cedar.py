@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.policy.model import BRANCH_ACTIONS, SERVER_ACTIONS, TARGET_ACTIONS, Action
 from omnigraph.policy.rules import DEFAULT_RULE, ActorSet, PolicyRules, Rule
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from typing import Final, TypeAlias, cast
 
@@ -11,6 +11,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from omnigraph.errors import ConfigError, Position, Problem
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.yaml_nodes import MalformedYaml, compose_yaml
 
 Path: TypeAlias = tuple[str | int, ...]

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import Forbidden, NoDecision, NotFound, ParameterError, Unsupported
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.policy.cedar import GRANT_ACTION, SCHEMA, SERVER_ID, CedarPolicy, to_cedar
 from omnigraph.policy.model import BRANCH_ACTIONS, Action, PolicyDecision, PolicyQuestion
 from omnigraph.policy.rules import PolicyRules, parse_rules

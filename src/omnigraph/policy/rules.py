@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, cast
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.policy.document import Document, Path, read_document, suggest
 from omnigraph.policy.model import BRANCH_ACTIONS, SERVER_ACTIONS, TARGET_ACTIONS, Action
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from omnigraph.language.query import Constant
 from omnigraph.language.query.plan import Count
 from omnigraph.language.schema import Catalog
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import EvaluationContext, QueryTables
 from omnigraph.read.memory import QueryMemory

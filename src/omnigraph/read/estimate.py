@@ -6,7 +6,7 @@ them. A wrong one costs time, never correctness. Only metadata is read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import log, prod
 from typing import Final
 
@@ -50,6 +50,7 @@ from omnigraph.language.query.plan import (
     walk_plan,
 )
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read import match
 from omnigraph.read.context import QueryContext

@@ -12,7 +12,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.schema import EdgeType
 from omnigraph.late_imports import LateModule
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import assume_snapshot, take_snapshot

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from functools import cache
 from threading import Condition
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Final, Self, TypeAlias, TypeVar
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import MemoryExceeded, ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.machine_memory import available_memory
 
 Item = TypeVar("Item")

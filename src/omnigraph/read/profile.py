@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Final
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json
 from omnigraph.language.query.plan import PlanOperator, ReadPlan, inputs_of, print_operator, print_plan, walk_plan
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Frame
 
 _THEN: Final = ", then "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from omnigraph.language.query.plan import ReadPlan, plan_read
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.values import ConstantValue, now_milliseconds
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import Reference, take_snapshot

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.errors import QueryTooCostly
 from omnigraph.language.query.plan import Connect, Cross, Expand, ExpandEdges, Optional, ReadPlan, Select, walk_plan
 from omnigraph.language.schema import Catalog
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.estimate import CardinalityEstimator, table_sizes_of
 from omnigraph.read.match import find_join_comparison

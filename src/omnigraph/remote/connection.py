@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import IO, Final, Self, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
@@ -27,6 +27,7 @@ from omnigraph.errors import (
     ParameterError,
     ServerUnavailable,
 )
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.remote.error_bodies import UNREACHABLE_HINT, make_unreachable, to_error
 from omnigraph.remote.graph_url import GraphUrl
 

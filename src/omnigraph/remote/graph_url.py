@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 INSECURE_VARIABLE: Final = "OMNIGRAPH_INSECURE"
 _SCHEMES: Final = ("http://", "https://")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date, datetime
 from functools import partial
 from typing import TypeAlias, cast
@@ -16,6 +16,7 @@ from omnigraph.deadlines import CarriedDeadlines, check_deadline
 from omnigraph.errors import Json, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, Schema, TableKey
 from omnigraph.language.types import Scalar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Pin, Snapshot

@@ -10,7 +10,6 @@ import shutil
 import tarfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import IOBase
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +22,7 @@ import pyarrow as pa
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import Catalog, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.remote.wire_values import to_json_value
 from omnigraph.write.load import DataFile, LineBlock, LoadInput, TypedTable, open_frame, read_blocks, resolve_tables
 

@@ -11,10 +11,11 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from omnigraph.errors import TooManyRequests
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.config import Limits
 
 _LONGEST_RETRY: Final = 60

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import Json, ResultTooLarge
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.rows import WriteKey
 from omnigraph.server.access import PLACE, Gate, RouteAccess, Token, check_access
 from omnigraph.server.config import Limits

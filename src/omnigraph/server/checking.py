@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import NotFound, OmniGraphError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.policy import Policy, parse_cases, read_policy_file, run_cases
 from omnigraph.server.access import Gate, Token, list_actions, read_token_file
 from omnigraph.server.config import ServedGraph, ServerSettings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -45,6 +45,7 @@ from omnigraph.errors import (
     ValidationError,
 )
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 
 MOST_VIOLATIONS: Final = 100
 RETRY_SECONDS: Final = 5

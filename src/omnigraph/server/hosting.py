@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -24,6 +24,7 @@ from omnigraph.deadlines import Deadline
 from omnigraph.errors import NotFound, OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.access import Role, SessionStore, Token, TokenBook, make_token
 from omnigraph.server.admission import Admission
 from omnigraph.server.config import DEFAULT_GRAPH, ServedGraph, ServerSettings, StoredQueries

@@ -8,7 +8,7 @@ attempt is: the branch exists already, the tag is gone. Nothing happens twice ei
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from time import time
 from typing import Final, cast
@@ -17,6 +17,7 @@ from uuid import uuid4
 import orjson
 
 from omnigraph.errors import Json, KeyReused
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.rows import WriteKey
 
 _PRIVATE: Final = 0o700

@@ -11,7 +11,7 @@ import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time
@@ -21,6 +21,7 @@ import orjson
 from ulid import ULID
 
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 OperationState = Literal["running", "succeeded", "failed", "cancelled", "lost"]
 

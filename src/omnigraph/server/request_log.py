@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -20,6 +20,8 @@ from prometheus_client.multiprocess import (
     MultiProcessCollector,
     mark_process_dead,  # pyright: ignore[reportUnknownVariableType]  it has no types
 )
+
+from omnigraph.lazy_dataclass import dataclass
 
 METRICS_TYPE: Final = "text/plain"
 METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"

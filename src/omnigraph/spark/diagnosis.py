@@ -10,10 +10,10 @@ import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.errors import NotFound, OmniGraphError, SparkUnavailable, StorageError
+from omnigraph.lazy_dataclass import dataclass
 
 _MISSING_PATH: Final = "PATH_NOT_FOUND"
 _OWN_ERROR: Final = re.compile(r"^omnigraph\.errors\.\w+: (.+)$", re.MULTILINE)

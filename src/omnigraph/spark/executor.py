@@ -11,13 +11,14 @@ import pickle
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial, reduce
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.tables import Table

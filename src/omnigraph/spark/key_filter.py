@@ -7,13 +7,13 @@ stored rows. So a merge of few rows reads the keys of a large table, but sends n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.shuffle import hash_texts
 from omnigraph.spark.sized_frames import divide_fragments

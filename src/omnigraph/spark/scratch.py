@@ -13,7 +13,6 @@ import logging
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -23,6 +22,7 @@ import pyarrow as pa
 from ulid import ULID
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.spark.process_marks import describe_process, is_dead_process
 from omnigraph.storage import tables

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.storage.columns import column_of, to_list
 

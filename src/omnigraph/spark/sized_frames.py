@@ -8,13 +8,13 @@ sort a table of ten rows. The snapshot knows better, so every join says by a hin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import union_all
 from omnigraph.write.executor import group_evenly
 

@@ -8,7 +8,6 @@ files of others are there until the scratch folder is closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Final, cast
@@ -17,6 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.scratch import ScratchFolder
 from omnigraph.spark.sized_frames import MAX_BROADCAST_BYTES, PARTITION_BYTES, SizedFrame

@@ -13,8 +13,9 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
+
+from omnigraph.lazy_dataclass import dataclass
 
 VARIABLE = "OMNIGRAPH_FAILPOINT"
 When: TypeAlias = Literal["before", "after"]

@@ -8,7 +8,6 @@ the column's type first, such that the result stays exact.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.language.operators import ComparisonOperator, LogicalOperator
 from omnigraph.language.types import INTEGER_RANGES, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, from_days, round_to_f32
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.arrow_schema import arrow_values
 
 MAX_LISTED_VALUES: Final = 2_000

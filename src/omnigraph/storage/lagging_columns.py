@@ -8,13 +8,14 @@ cast. A column of a dropped property whose name another one has now is hidden: i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType, Property, parse_default
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Rows, Values, column_of, make_nulls
 

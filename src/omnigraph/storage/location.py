@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 from urllib.parse import parse_qs, unquote
 
 from omnigraph.arguments import check_path
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 Scheme: TypeAlias = Literal["file", "s3", "s3+ddb"]
 

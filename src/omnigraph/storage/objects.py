@@ -11,7 +11,6 @@ import re
 import shutil
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +26,7 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import OmniGraphError, ParameterError, ReadOnly, StorageError, Unsupported
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.durability import Durability, replace_file, sync_names, write_new_file
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location

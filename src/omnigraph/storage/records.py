@@ -8,7 +8,6 @@ to a newer release.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum, auto
 from typing import Final, Generic, TypeVar, cast
@@ -17,6 +16,7 @@ import orjson
 
 from omnigraph.language.schema import TableKey
 from omnigraph.language.values import from_microseconds, to_microseconds
+from omnigraph.lazy_dataclass import dataclass
 
 Record = TypeVar("Record")
 

@@ -7,12 +7,12 @@ has none, or one that names node fragments which are gone, gets a new one.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
 
 from omnigraph.language.schema import Catalog, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import ChunkedValues, find_positions
 from omnigraph.storage import tables

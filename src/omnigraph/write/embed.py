@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Final, cast
@@ -21,6 +21,7 @@ from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import EmbeddingError, NotFound, ParameterError
 from omnigraph.language.schema import Embedding, NodeType, Property, Schema
 from omnigraph.language.source import suggest_name
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot

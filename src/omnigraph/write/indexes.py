@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
@@ -23,6 +23,7 @@ from omnigraph.errors import NotFound
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema, load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, cast
 
 import numpy as np
@@ -23,6 +22,7 @@ from omnigraph.analytics.kernels import (
     find_components,
 )
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 
 _DEFAULT_SEED: Final = 0

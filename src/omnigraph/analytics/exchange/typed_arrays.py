@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import require_package
 from omnigraph.storage.columns import Values, to_list

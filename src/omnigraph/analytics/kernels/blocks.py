@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse
 from omnigraph.deadlines import check_deadline
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import CompactPositions, Positions, count_by_position
 from omnigraph.read.topology import build_adjacency
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ from omnigraph.analytics.kernels.blocks import NumberedGraph, map_in_threads, sp
 from omnigraph.analytics.kernels.neighbourhoods import list_simple_neighbours
 from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse, rows_of, transpose
 from omnigraph.deadlines import check_deadline
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 
 SimilarityMetric: TypeAlias = Literal["jaccard", "overlap"]

@@ -7,7 +7,6 @@ neighbours of one group may move past each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from omnigraph.analytics.kernels.sparse import (
     sum_entries,
 )
 from omnigraph.deadlines import check_deadline
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 
 _GROUPS: Final = 32

@@ -6,7 +6,6 @@ and a highest node, and no node has many edges that lead on, so that the sparse 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from omnigraph.analytics.kernels.sparse import (
     transpose,
 )
 from omnigraph.deadlines import check_deadline
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 from omnigraph.read.topology import build_adjacency
 

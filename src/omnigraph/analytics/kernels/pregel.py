@@ -7,7 +7,6 @@ The state of all nodes is one structured array, so a superstep is a kernel like 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, State
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 StateColumns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """The columns of the state, a value for each node of a block."""

@@ -6,7 +6,6 @@ the weights alone and then accepted by its bias, so that no table for each edge 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from omnigraph.analytics.kernels.blocks import AdjacencyBlock, NumberedGraph
 from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse_from_pairs, replace_values, rows_of
 from omnigraph.deadlines import check_deadline
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 
 ENDED: Final = -1

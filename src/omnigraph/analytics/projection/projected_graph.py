@@ -7,7 +7,6 @@ kept there too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol, cast
 
@@ -20,6 +19,7 @@ from omnigraph.analytics.projection.spec import ProjectedEdges, ProjectionPlan
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import NotFound, ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
     Cache,

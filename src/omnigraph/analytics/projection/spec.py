@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast, get_args
 
 from omnigraph.errors import Json, NotFound, NotFoundError, OmniGraphError, ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import list_names, suggest_name
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.rows import Direction, Filter, parse_filter, require_edge_type, require_node_type

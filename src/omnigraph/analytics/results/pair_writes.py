@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import orjson
@@ -12,6 +11,7 @@ from omnigraph.analytics.results.provenance import Provenance, list_written
 from omnigraph.analytics.results.write_back import Destination, WriteTarget, change_schema, find_basis, load_result
 from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import EdgeType, Schema
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.references import take_snapshot

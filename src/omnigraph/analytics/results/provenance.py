@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.errors import HistoryGone, Json, NotFound
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.analysis_trailers import AnalysisTrailers, list_trailers
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit

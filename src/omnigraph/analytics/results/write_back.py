@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from omnigraph.analytics.results.provenance import Provenance, list_written, wri
 from omnigraph.errors import Json, ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, declare_property
 from omnigraph.language.source import Source
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import typer
 from omnigraph.cli.render.policy_report import ServerCheckReport
 from omnigraph.cli.session import Session, require_server_extra, session_of
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.server import LogSettings, ServedGraph, ServerSettings

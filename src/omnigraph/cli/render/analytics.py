@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.render.output import CommandResult
@@ -11,6 +10,7 @@ from omnigraph.cli.render.page import Page
 from omnigraph.cli.render.query_rows import QueryRows
 from omnigraph.cli.render.write import LoadSummary
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.analytics import Algorithm, Analysis, AnalyticsResult

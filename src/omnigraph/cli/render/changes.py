@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import orjson
@@ -14,6 +13,7 @@ from omnigraph.cli.render.graph import commit_json
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, to_one_line
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.read.changes import ChangeBlock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import orjson
@@ -13,6 +12,7 @@ from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, to_one_line
 from omnigraph.cli.render.query_rows import value_text
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.manifest.snapshot import Snapshot

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -15,6 +14,7 @@ from omnigraph.cli.render.page import Page, draw_problem, pluralize
 from omnigraph.errors import Json, Problem
 from omnigraph.language.query import BrokenQuery, LintReport, Severity
 from omnigraph.language.schema import MigrationPlan, Tier, UnsupportedChange
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.language.schema import EdgeType, NodeType, Schema

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

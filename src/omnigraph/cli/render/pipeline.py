@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, pluralize, size_text, to_one_line
 from omnigraph.cli.render.write import LoadSummary
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.file import PipelineFile, TypeIdentity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from io import IOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, cast, get_args
@@ -14,6 +13,7 @@ import typer
 from omnigraph.cli.render.output import CommandResult, json_text
 from omnigraph.cli.render.page import Page, pluralize, to_one_line
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -11,6 +10,7 @@ from rich.text import Text
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, pluralize, size_text, to_one_line
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.maintain.cleanup import Cleaned

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.render.graph import timestamp
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, pluralize
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.write.commit import Recovery

@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from omnigraph.lazy_dataclass import dataclass
 
 _HISTORY_LENGTH: Final = 2_000
 _DELIMITERS: Final = " \t\n{}()[],:;<>=!+*/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, get_args
@@ -21,6 +21,7 @@ from omnigraph.cli.shell.statements import split_statements
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError
 from omnigraph.language.query import MutationBody, Query, find_query, list_vocabulary
 from omnigraph.language.source import suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph

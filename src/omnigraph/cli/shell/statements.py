@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from omnigraph.cli.arguments import is_body
+from omnigraph.lazy_dataclass import dataclass
 
 # A text or a comment that is not closed reaches to the end: the statement goes on.
 _OPAQUE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)

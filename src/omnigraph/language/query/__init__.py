@@ -7,7 +7,7 @@ plan (``plan``). :func:`compile_query` runs these steps; each has a module of it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -98,6 +98,7 @@ from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.source import Source, read_source, suggest_similar
 from omnigraph.language.values import ConstantValue
 from omnigraph.late_imports import import_late
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.language.query.broken_queries import BrokenQuery, find_broken_queries

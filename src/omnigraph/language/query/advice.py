@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.late_imports import LateModule
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.language.query import foreign_forms

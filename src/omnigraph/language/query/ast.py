@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from typing import TypeAlias, cast
 
@@ -11,6 +11,7 @@ from omnigraph.language.operators import ComparisonOperator as ComparisonOperato
 from omnigraph.language.operators import LogicalOperator as LogicalOperator
 from omnigraph.language.source import Span, span_field
 from omnigraph.language.types import ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 ANONYMOUS = "_"
 ALL_PROPERTIES = "*"

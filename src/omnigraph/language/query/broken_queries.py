@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.errors import Json, Problem, QueryError
 from omnigraph.language.query.ast import Query
 from omnigraph.language.query.check import check_query
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
+from omnigraph.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

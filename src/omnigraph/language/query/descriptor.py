@@ -6,7 +6,6 @@ Tools need it before they call a query: client generators, policies, agents.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from omnigraph.errors import Json
 from omnigraph.language.query.plan import walk_expression
@@ -37,6 +36,7 @@ from omnigraph.language.query.typed_tree import (
 )
 from omnigraph.language.schema import Catalog, TableKey
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 _KINDS = {
     Scalar.STRING: "string",

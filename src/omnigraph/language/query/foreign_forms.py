@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from omnigraph.language.query.foreign_paths import begin_path, recase_edge, show_hops, show_path, use_double_quotes
 from omnigraph.language.query.keywords import list_keywords
+from omnigraph.lazy_dataclass import dataclass
 
 _WINDOW: Final = 500
 """How many characters around an error are looked at."""

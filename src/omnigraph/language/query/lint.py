@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -40,6 +40,7 @@ from omnigraph.language.query.typed_tree import (
 )
 from omnigraph.language.schema import Catalog, NodeType
 from omnigraph.language.source import Source, Span, read_source
+from omnigraph.lazy_dataclass import dataclass
 
 UNPARAMETERISED = "L101"
 NEVER_UPDATED = "L201"

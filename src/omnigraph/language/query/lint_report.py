@@ -6,12 +6,12 @@ If a query has several problems, ``error`` is the first one as text and ``proble
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
 from omnigraph.errors import Json, Problem
 from omnigraph.language.query.descriptor import OperationDescriptor
+from omnigraph.lazy_dataclass import dataclass
 
 
 class Severity(StrEnum):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from omnigraph.errors import Json, ParameterError
@@ -18,6 +17,7 @@ from omnigraph.language.query.typed_tree import Compare, Expression, FusedScore,
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value, find_pattern_error
+from omnigraph.lazy_dataclass import dataclass
 
 # Types whose JSON form is a string: the command line takes them without quotes.
 _WRITTEN_AS_TEXT = frozenset({Scalar.DATE, Scalar.DATETIME, Scalar.BLOB})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from omnigraph.language.query.typed_tree import (
@@ -18,6 +17,7 @@ from omnigraph.language.query.typed_tree import (
 )
 from omnigraph.language.schema import TableKey
 from omnigraph.language.types import ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ still be wrong.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
 from omnigraph.language.query.ast import AggregateFunction, ArithmeticOperator, ComparisonOperator, TextFunction
 from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
+from omnigraph.lazy_dataclass import dataclass
 
 
 class TraversalDirection(StrEnum):

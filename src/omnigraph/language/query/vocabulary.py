@@ -5,7 +5,6 @@ Nothing is listed by hand that the grammar or the checker knows. Types and prope
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -15,6 +14,7 @@ from omnigraph.language.query.ast import ArithmeticOperator
 from omnigraph.language.query.check import list_function_forms
 from omnigraph.language.query.keywords import list_grammar_calls, list_keywords
 from omnigraph.language.types import Scalar
+from omnigraph.lazy_dataclass import dataclass
 
 _GRAMMAR_FORMS: Final = {
     "now": "now()",

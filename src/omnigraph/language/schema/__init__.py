@@ -7,7 +7,7 @@ pattern has to be tried.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from omnigraph.language.schema.ir import (
 from omnigraph.language.schema.ir_json import decode_ir, encode_ir, encode_state, hash_ir
 from omnigraph.language.source import Source, read_source
 from omnigraph.late_imports import import_late
+from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from omnigraph.language.schema import ast

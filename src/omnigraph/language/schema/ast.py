@@ -6,12 +6,12 @@ they declare the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TypeAlias
 
 from omnigraph.language.source import Span, span_field
 from omnigraph.language.types import Scalar
+from omnigraph.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

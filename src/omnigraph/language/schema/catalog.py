@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TypeVar
 
 from omnigraph.language.schema.identity import TableKey
 from omnigraph.language.types import ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 Entry = TypeVar("Entry")
 

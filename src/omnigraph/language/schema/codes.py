@@ -6,11 +6,11 @@ A code never changes its meaning; the reference documentation lists all of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from omnigraph.errors import Problem
 from omnigraph.language.source import Source, Span, suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 
 SYNTAX = "S000"
 

@@ -7,7 +7,6 @@ property are repeated among the constraints. Only :func:`build_catalog` makes ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, TypeVar
 
@@ -26,6 +25,7 @@ from omnigraph.language.schema.catalog import (
 )
 from omnigraph.language.schema.defaults import parse_default
 from omnigraph.language.types import ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 IR_VERSION = 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from omnigraph.language.schema.catalog import Annotation, PatternRule, RangeRule
@@ -49,6 +49,7 @@ from omnigraph.language.schema.steps import (
     WidenProperty,
 )
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 REQUIRED_WITHOUT_DEFAULT = "OG-MF-103"
 TYPE_CHANGED = "OG-MF-106"

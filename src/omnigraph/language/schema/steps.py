@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from typing import ClassVar, cast
 
@@ -13,6 +13,7 @@ from omnigraph.language.schema.identity import TableKey
 from omnigraph.language.schema.ir import ColumnRule, ColumnRuleKind, Constraint, TypeKind
 from omnigraph.language.schema.ir_json import encode_annotation, encode_cardinality, encode_constraint, encode_type
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 
 class Tier(StrEnum):

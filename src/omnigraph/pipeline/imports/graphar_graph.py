@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, cast
 
@@ -18,6 +18,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from omnigraph.errors import NotFound, ParameterError, ValidationError, Violation
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.imports.import_proposal import (
     ImportedEdge,
     ImportedNode,

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, format_schema
 from omnigraph.language.source import Source
 from omnigraph.language.types import ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.table_profile import make_property_name
 
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from omnigraph.errors import NotFound, ParameterError, ValidationError, Violation
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.imports.import_proposal import (
     ImportedEdge,
     ImportedNode,

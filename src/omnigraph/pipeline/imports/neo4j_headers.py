@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 
 from omnigraph.errors import Violation
 from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 Role: TypeAlias = Literal["ID", "LABEL", "START_ID", "END_ID", "TYPE", "IGNORE"]
 

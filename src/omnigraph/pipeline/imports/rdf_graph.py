@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final, cast
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.errors import NotFound, ParameterError, ValidationError, Violation
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.imports.import_proposal import (
     ImportedEdge,
     ImportedNode,

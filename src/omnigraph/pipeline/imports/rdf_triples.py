@@ -7,7 +7,6 @@ order in which a file has them, and carry its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
@@ -15,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import pyarrow as pa
 
 from omnigraph.errors import ParameterError, ValidationError, Violation
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import require_package
 
 TermKind: TypeAlias = Literal["iri", "blank", "literal"]

@@ -10,12 +10,12 @@ Memory: 8 bytes for every rewritten row, plus the ids and versions of at most ``
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.tables import (
     Numbers,
     RowVersions,

@@ -6,7 +6,6 @@ Rows are matched by id and compared by the values of all columns. Only one range
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes.equality import compare_blobs, compare_values
 from omnigraph.read.changes.id_ranges import RangeRows, RowStream, group_by_id_range
 from omnigraph.read.frames import Mask, find_positions

@@ -12,10 +12,10 @@ added again: it is another one, even if its name and its type are the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from omnigraph.errors import NotFound
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes.candidates import CandidateRows, find_candidates, select_all_rows
 from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, compare_sides

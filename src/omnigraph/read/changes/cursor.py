@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, cast
 
 import orjson
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 CURSOR_PREFIX: Final = "ogc1."
 _DIGEST_BYTES: Final = 6

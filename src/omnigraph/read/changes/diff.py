@@ -7,7 +7,7 @@ sorted by id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TypeVar, cast
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from omnigraph.draw import DRAWN_ENTITIES
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_name
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.references import Reference, mean_branches_too, take_snapshot
 from omnigraph.manifest.rows import MAIN

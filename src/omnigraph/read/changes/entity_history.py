@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import HistoryGone, NotFound, ParameterError
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.lineage import CREATED_VERSION

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from operator import attrgetter
 from typing import Final, Generic, TypeAlias, TypeVar, cast
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Json
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes.compare_rows import ChangedRows, Op
 from omnigraph.read.changes.equality import compare_values
 from omnigraph.read.frames import Mask

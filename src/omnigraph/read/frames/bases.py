@@ -6,9 +6,9 @@ other; without one, the rows of a version are read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import TableContents
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from threading import Event, Lock
 from typing import Final, TypeVar, cast
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.machine_memory import available_memory
 
 T = TypeVar("T")

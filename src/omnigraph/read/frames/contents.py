@@ -8,12 +8,13 @@ holds the other's rows first. A version number says less: a branch that was dele
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakKeyDictionary
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
 from omnigraph.storage.lagging_columns import ColumnLag

@@ -7,7 +7,6 @@ queries; a partial table belongs to one query.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, cast
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 from omnigraph.deadlines import wait_for
 from omnigraph.errors import StorageError
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.bases import lineage_of, note_base
 from omnigraph.read.frames.cache import Cache

@@ -7,7 +7,6 @@ neither.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
@@ -49,6 +48,7 @@ from omnigraph.language.query import (
 from omnigraph.language.query.plan import rebuild, variables_of, walk_expression
 from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames.comparisons import (
     compare_column_with_value,
     compare_columns,

@@ -8,7 +8,6 @@ all positions whose rows are the same, so a small commit costs what it changed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeAlias, cast
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import HistoryGone
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.bases import list_bases
 from omnigraph.read.frames.cache import Cache

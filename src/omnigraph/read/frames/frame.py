@@ -8,12 +8,13 @@ needs any more are kept once, with a weight, so paths that are only counted are 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames.parts import Mask, Positions, concat_numbers, find_rows, take_rows
 from omnigraph.storage.columns import Values, column_of
 

@@ -7,7 +7,6 @@ is null. Tasks of Spark run these kernels too, so that both engines map cases an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.language.query import ArithmeticOperator, Function
 from omnigraph.language.values import MILLISECONDS_PER_DAY
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames.frame import Mask
 from omnigraph.storage.columns import Values, compute, join_texts, to_bool_array, to_list
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.language.query import PathFunction
 from omnigraph.language.query.plan import WalkEnd
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames.frame import EntityColumn, EntitySet, Mask, Positions
 from omnigraph.storage.columns import Values
 

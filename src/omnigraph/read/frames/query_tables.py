@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.entity_sets import PartialTable

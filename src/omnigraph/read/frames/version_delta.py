@@ -7,12 +7,13 @@ cheaper to read the newer version.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from omnigraph.errors import HistoryGone
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import FragmentContents, TableContents
 from omnigraph.read.frames.frame import Positions

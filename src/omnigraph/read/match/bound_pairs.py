@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.query.plan import Connect, Expand, WalkEnd
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import (
     EntityColumn,
     FindEdges,

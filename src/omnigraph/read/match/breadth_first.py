@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.language.query.plan import WalkEnd
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Mask, PathForest, Positions, concat_numbers, empty_positions, sort_numbers
 from omnigraph.read.memory import Holding, QueryMemory
 from omnigraph.read.topology import Neighbourhood, count_hops, find_neighbours

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ from omnigraph.language.query import Compare, ComparisonOperator, Expression, Id
 from omnigraph.language.query.plan import Cross, NodeScan, Select, TopRanked, variables_of
 from omnigraph.language.types import INTEGERS, NUMBERS, Scalar
 from omnigraph.language.values import ConstantValue
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import (
     ID,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from omnigraph.derived_values import keep_derived
@@ -32,6 +31,7 @@ from omnigraph.language.query.plan import (
     variables_used_by,
     walk_plan,
 )
+from omnigraph.lazy_dataclass import dataclass
 
 Variables: TypeAlias = frozenset[str]
 Leaf: TypeAlias = NodeScan | Outer | Fuse

@@ -6,12 +6,12 @@ Both walks together follow far fewer edges than one walk from end to end, becaus
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Mask, Positions
 from omnigraph.read.topology import Neighbourhood, count_hops, find_neighbours
 

@@ -8,12 +8,13 @@ together again where it is small, because equal rows are kept once.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import MemoryExceeded
 from omnigraph.language.query.plan import Cross, Select
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, OptionalEntities, PathSet, join_pieces
 from omnigraph.read.match.counting import collapse_frame

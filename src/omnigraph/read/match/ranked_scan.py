@@ -7,7 +7,6 @@ filters of that search. Where it cannot decide them all, the scan runs first, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from omnigraph.language.query import Predicate, TextFunction, TextMatch, TextScore
 from omnigraph.language.query.plan import NodeScan, ReadPlan, TopRanked, walk_plan
 from omnigraph.language.schema import NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import EntityColumn, Frame
 from omnigraph.read.match.scan_nodes import is_id_condition, split_predicates

@@ -7,12 +7,12 @@ choice is by estimated cost and never changes the result. Nothing here reads a r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.query.plan import Connect, ConnectEdges, Expand, ExpandEdges
 from omnigraph.language.schema import Catalog, NodeType, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import QueryTables, SkiRental, Strategy, read_contents
 from omnigraph.read.topology import find_lookup_rental, had_arrays, is_step_loaded, start_rebuild
 from omnigraph.storage.filters import MAX_LISTED_VALUES

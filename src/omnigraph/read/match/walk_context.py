@@ -6,7 +6,6 @@ Both strategies end in arrays, so each operator is written once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 from omnigraph.errors import StorageError
 from omnigraph.language.query import EdgeStep
 from omnigraph.language.schema import EdgeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import (
     CompactPositions,
     EntityColumn,

@@ -8,7 +8,7 @@ minima and maxima do not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.language.query import Aggregate, AggregateFunction, Expression, Identity, PropertyValue, ResultColumn
 from omnigraph.language.query.plan import variables_of
 from omnigraph.language.values import LARGEST_EXACT_FLOAT
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import (
     EvaluationContext,
     Frame,

@@ -10,7 +10,6 @@ Keys are encoded as unsigned integers in the same order. A text is encoded eight
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, cast
 
@@ -23,6 +22,7 @@ from omnigraph.deadlines import check_deadline
 from omnigraph.language.query import ColumnValue, Expression, Identity, PathFunction, PathValue, TypedOrderKey
 from omnigraph.language.query.plan import ByRank, variables_of
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import (
     Codes,
     EvaluationContext,

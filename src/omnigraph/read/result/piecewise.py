@@ -7,7 +7,7 @@ entities differently.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast
 
 import numpy as np
@@ -17,6 +17,7 @@ from omnigraph.deadlines import check_deadline
 from omnigraph.errors import MemoryExceeded
 from omnigraph.language.query import Aggregate, ColumnValue, TypedOrderKey
 from omnigraph.language.query.plan import Group, Limit, Project, Sort, TopRows
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import Frame, arrow_type_of, evaluate
 from omnigraph.read.match import Piece

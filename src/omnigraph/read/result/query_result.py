@@ -7,13 +7,13 @@ else reads it whole, once. A DateTime is a UTC timestamp in milliseconds, a vect
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
 from omnigraph.errors import Json, ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.history import Commit
 from omnigraph.read.rows import to_json_rows, to_public_batch, to_public_schema, to_python_rows
 

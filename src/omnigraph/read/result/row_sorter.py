@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from omnigraph.deadlines import check_deadline
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.memory import Holding, QueryMemory
 from omnigraph.read.result.order import sort_columns
 from omnigraph.read.result.spilled_rows import SpilledRows, merge_sorted

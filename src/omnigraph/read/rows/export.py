@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from io import TextIOBase
 from typing import Literal, Protocol, TypeAlias, cast, get_args
 
 from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, split_by_kind
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import follow_steps

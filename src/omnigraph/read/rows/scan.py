@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -15,6 +15,7 @@ from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.values import ValueMismatch, convert_value
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.conditions import Filter, parse_filter, resolve_columns

@@ -7,7 +7,6 @@ the ends of an edge are called ``from`` and ``to``, as in records, and a DateTim
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from omnigraph.errors import NotFound
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_name
 from omnigraph.language.types import Scalar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows.public_values import to_public_schema
 from omnigraph.storage.arrow_schema import arrow_schema

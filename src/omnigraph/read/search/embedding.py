@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from omnigraph.errors import EmbeddingError, ParameterError
 from omnigraph.language.source import suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 
 OPENAI_COMPATIBLE: Final = "openai-compatible"
 MOCK: Final = "mock"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final, NoReturn, cast
 
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import orjson
 
 from omnigraph.errors import EmbeddingError, ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.search.embedding import EmbeddingSettings
 
 _TOO_MANY: Final = 429

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import (
     EntityColumn,
     Frame,

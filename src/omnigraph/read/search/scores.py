@@ -7,7 +7,7 @@ all texts of the table; a ranking chooses among the entities that it is given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -27,6 +27,7 @@ from omnigraph.language.query import (
 from omnigraph.language.query.plan import Count, Fuse, MatchPlan, TopRanked, walk_plan
 from omnigraph.language.schema import Catalog, NodeType, TableKey
 from omnigraph.language.values import ConstantValue
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
     Cache,

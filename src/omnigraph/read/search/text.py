@@ -7,7 +7,6 @@ same with and without an index: a column without one is indexed in memory for th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.deadlines import wait_for
 from omnigraph.language.schema import NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import FEW_ROWS, Cache, read_contents
 from omnigraph.read.rows import TypeRows, open_type_rows

@@ -7,7 +7,6 @@ row that is needed is better than all rows that it left out. Else it is asked fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 from omnigraph.storage.columns import column_of
 

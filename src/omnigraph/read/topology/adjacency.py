@@ -7,7 +7,6 @@ arrays of its own: see ``current_topology``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
@@ -18,6 +17,7 @@ from omnigraph.deadlines import check_deadline, wait_for
 from omnigraph.errors import Unsupported
 from omnigraph.language.query import TraversalDirection
 from omnigraph.language.schema import Catalog, EdgeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
     Cache,

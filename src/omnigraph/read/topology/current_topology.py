@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.language.schema import EdgeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import (
     ExtendedTable,
     QueryTables,

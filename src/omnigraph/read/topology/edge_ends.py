@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import StorageError
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import (
     Cache,
     ChunkedValues,

@@ -7,10 +7,10 @@ so a commit costs the degrees of the nodes that it touches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions, find_sorted
 from omnigraph.read.topology.adjacency import Adjacency, Hops, Neighbourhood, expand_ranges, find_neighbours
 

@@ -7,13 +7,14 @@ deleted or moved since is found by its id, like one that was never numbered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.deadlines import wait_for
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import CompactPositions, FragmentContents, FullTable, Positions, take_rows
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of

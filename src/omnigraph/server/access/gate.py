@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from omnigraph.errors import Forbidden, NoDecision, NotFound
 from omnigraph.graph import Graph, find_branch_of
 from omnigraph.language.query import CompiledQuery, describe_operation
 from omnigraph.language.schema import Catalog, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.branches import DATE_LIKE, VERSION
 from omnigraph.manifest.rows import MAIN
 from omnigraph.policy import Action as Action  # routes name actions beside their asks

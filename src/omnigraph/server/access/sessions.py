@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, cast
 
 import orjson
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.access.tokens import Role, Token, hash_token, make_token
 
 _CODE_BYTES: Final = 24

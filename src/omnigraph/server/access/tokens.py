@@ -16,7 +16,7 @@ import secrets
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
@@ -27,6 +27,7 @@ from ulid import ULID
 
 from omnigraph.arguments import check_text
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 _PREFIX: Final = "og_"
 _RANDOM_BYTES: Final = 32

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from omnigraph.language.query import (
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.language.source import Source, Span, decode_source
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.pipeline import codes
 from omnigraph.server.errors import RequestError

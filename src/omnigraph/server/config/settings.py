@@ -6,12 +6,13 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.policy import Policy
 from omnigraph.read.search import EmbeddingSettings
 from omnigraph.server.config.queries import QueryFolder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, cast
 from urllib.parse import quote
 
@@ -12,6 +12,7 @@ import orjson
 from starlette.types import ASGIApp
 
 from omnigraph.errors import Json, OmniGraphError, ParameterError, ServerUnavailable
+from omnigraph.lazy_dataclass import dataclass
 
 TOOL_SECONDS: Final = 20
 _LOCAL: Final = "http://127.0.0.1"

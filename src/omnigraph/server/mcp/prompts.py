@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mcp.types import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 
 from omnigraph.errors import NotFound, ParameterError
+from omnigraph.lazy_dataclass import dataclass
 
 INSTRUCTIONS: Final = """\
 This is a versioned, typed property graph. Work with it in this order:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final, cast
 
@@ -31,6 +30,7 @@ from mcp.types import (
 )
 
 from omnigraph.errors import Forbidden, Json, OmniGraphError, ParameterError, ResultTooLarge
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.config import AgentSettings
 from omnigraph.server.errors import ErrorContext, to_error_answer
 from omnigraph.server.mcp.answer_text import render_answer, render_error

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from mcp.types import Tool, ToolAnnotations
 
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.access import Action
 from omnigraph.server.mcp.arguments import (
     BranchArguments,

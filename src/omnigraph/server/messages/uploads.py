@@ -12,7 +12,7 @@ import shutil
 import tarfile
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, cast
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json, OmniGraphError, ParameterError, ValidationError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.config import Limits
 from omnigraph.server.errors import RequestError
 from omnigraph.server.messages.requests import RequestModel, build_model, parse_json_body

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 import orjson
+
+from omnigraph.lazy_dataclass import dataclass
 
 LogFormat: TypeAlias = Literal["text", "json"]
 

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -27,6 +27,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from omnigraph.errors import OmniGraphError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.hosting import ReadSettings, ServerRun
 from omnigraph.server.process.server_log import LogSettings, start_log

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
 from omnigraph.errors import NotFound
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.access import ask_place
 from omnigraph.server.calls import BYTES, Answer, Route, ServerCall
 from omnigraph.server.errors import RequestError

@@ -8,7 +8,7 @@ numbers need no texts; for others a task holds the ids of the nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -19,6 +19,7 @@ from ulid import ULID
 
 from omnigraph.analytics import Numbers, ProjectedEdges, ProjectedNodes, find_wrong_weights
 from omnigraph.language.schema import NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Cache, Codes, CompactPositions, FullTable, Positions, make_full_table, sort_digits
 from omnigraph.read.rows import TypeRows
 from omnigraph.read.topology import TopologyTables, read_ends_of

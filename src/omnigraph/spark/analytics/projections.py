@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
@@ -28,6 +28,7 @@ from omnigraph.analytics import (
 )
 from omnigraph.deadlines import check_deadline
 from omnigraph.language.schema import Catalog
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import open_full_table, shared_cache

@@ -9,7 +9,7 @@ keeps the first blocks that it reads, and an executor that is lost costs the tim
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from io import SEEK_CUR, BytesIO
 from math import prod
@@ -22,6 +22,7 @@ from ulid import ULID
 from omnigraph.analytics import AdjacencyBlock, Kernel, NumberedGraph, Numbers, Side, State, split_rows
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Codes, Positions, sort_numbers
 from omnigraph.read.topology import build_adjacency
 from omnigraph.spark.analytics.edge_pieces import EndOrder, Records, SortedFile, bucket_width, record_type

@@ -10,7 +10,7 @@ does not read the type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -19,6 +19,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import read_blobs_at
 from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
 from omnigraph.spark.id_lookup import can_look_up_ids, divide_by_ids, list_id_filters

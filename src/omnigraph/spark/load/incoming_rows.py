@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import Final, cast
@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load.load_task import PLACES, SourceRun
 from omnigraph.spark.sized_frames import divide_fragments

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, cast
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, encode_values, make_nulls, to_list
 from omnigraph.storage.tables import Access, FragmentText, Table, WriteMode, open_table

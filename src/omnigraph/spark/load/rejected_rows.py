@@ -7,7 +7,7 @@ them to the scratch table. This process keeps the ids of rejected rows as one Ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.incoming_rows import DistributedRows, RowsOfFragments
 from omnigraph.spark.load.load_task import REJECTED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import accumulate
 from typing import Final, cast
@@ -11,6 +11,7 @@ from typing import Final, cast
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.lance_internals import translate_errors

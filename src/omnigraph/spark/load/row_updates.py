@@ -8,7 +8,6 @@ whole rows beside the graph. A few rows are completed by this process instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -17,6 +16,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import read_blobs_at
 from omnigraph.spark.executor import FragmentTask, SparkExecutor, union_all
 from omnigraph.spark.load import identity_matching

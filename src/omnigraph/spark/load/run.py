@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +19,7 @@ import orjson
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, Schema
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.diagnosis import translate_spark_errors

@@ -6,12 +6,12 @@ They report like the tasks over records: the rows that pass the row rules are wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import pyarrow as pa
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.load.load_task import (
     CONTENT,
     LINE,

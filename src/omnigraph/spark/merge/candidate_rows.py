@@ -7,12 +7,12 @@ by id, so that all sides of an id are in one partition. Sections are tables, str
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes import CandidateFragment, CandidateRows, DiffSide
 from omnigraph.spark.shuffle import Packer, ReceivedRows
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, PARTITION_BYTES

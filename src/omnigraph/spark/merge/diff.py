@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes import Diff, DiffSide, find_table_candidates, read_diff_records
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.merge.candidate_rows import (

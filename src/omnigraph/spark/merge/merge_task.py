@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Conflict, Violation
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes import compare_sides
 from omnigraph.spark.merge.candidate_rows import StreamSource
 from omnigraph.spark.shuffle import Packer, ReceivedRows, receive_rows

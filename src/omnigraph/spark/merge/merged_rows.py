@@ -7,7 +7,7 @@ are, and executors leave the decided ones out when they write the fragments agai
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from typing import Final, cast
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Mask
 from omnigraph.spark.diagnosis import translate_spark_errors

@@ -14,12 +14,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, cast
 
 from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.changes import CandidateRows, DiffSide, find_table_candidates
 from omnigraph.spark.diagnosis import translate_spark_errors

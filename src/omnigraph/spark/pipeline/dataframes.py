@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from omnigraph.errors import PipelineError, Problem
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.file import PipelineFile, PipelineSource
 from omnigraph.pipeline.imports import GRAPHAR

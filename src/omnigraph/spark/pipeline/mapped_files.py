@@ -6,12 +6,12 @@ Tasks read such files by themselves, so no row travels from Java to Python. Ever
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.column_types import find_local_files
 from omnigraph.pipeline.file import PipelineFile
 from omnigraph.pipeline.planner import PipelinePlan, PlannedMapping, PlannedSource

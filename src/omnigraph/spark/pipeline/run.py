@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.planner import PipelinePlan, PlannedCheck
 from omnigraph.pipeline.yaml_reader import TemplateText
 from omnigraph.read import query

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, Protocol, TypeAlias
+
+from omnigraph.lazy_dataclass import dataclass
 
 StepKind: TypeAlias = Literal["spark", "source", "view", "map", "load", "check", "merge"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -18,6 +18,7 @@ from pyspark.sql import functions as fn
 from omnigraph.errors import ParameterError
 from omnigraph.language.query import Distance, TextMatch, TextScore, TraversalDirection
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.context import QueryContext
 from omnigraph.spark.sized_frames import MIN_PARTITION_BYTES, SizedFrame, count_partitions, join_pairs
 from omnigraph.spark.source import SparkSnapshot

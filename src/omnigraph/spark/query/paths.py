@@ -6,7 +6,7 @@ or, walked backwards, after its first one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Final
 
@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 
 from omnigraph.language.query import PathFunction
 from omnigraph.language.query.plan import Connect, Expand, WalkEnd
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.query.match_rows import ID, PAIR_BYTES, MatchRows, Slot, SparkQueryContext
 from omnigraph.spark.query.walk import NodePairs, find_frontiers, orient_edges, start_at
 from omnigraph.spark.sized_frames import SizedFrame, hint_join, join_by_condition, union_sized

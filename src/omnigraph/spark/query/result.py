@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache, reduce
 
 from pyspark.sql import Column, DataFrame
@@ -28,6 +27,7 @@ from omnigraph.language.query.plan import (
 )
 from omnigraph.language.types import FLOATS
 from omnigraph.language.values import LARGEST_EXACT_FLOAT
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.context import QueryContext
 from omnigraph.read.estimate import estimate_read_cost

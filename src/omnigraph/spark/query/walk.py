@@ -7,7 +7,7 @@ frontier is spooled, so that no hop is computed twice, and none is lost with an 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -16,6 +16,7 @@ from pyspark.sql import functions as fn
 from omnigraph.errors import WalkTooLong
 from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.query.plan import Connect, Expand, WalkEnd
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.query.match_rows import PAIR_BYTES, UNKNOWN_ROWS, MatchRows, Slot, SparkQueryContext
 from omnigraph.spark.sized_frames import SizedFrame, hint_join, join_by_condition, union_sized
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import pyarrow as pa
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.key_filter import KeyFilter, KeySource

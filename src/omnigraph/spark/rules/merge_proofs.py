@@ -12,7 +12,6 @@ filter of the incoming values leaves out most before they are sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.id_lookup import can_look_up_texts
 from omnigraph.spark.key_filter import KeyFilter, can_filter_keys, collect_key_filter

@@ -13,7 +13,7 @@ Rules that are not proven run as SQL, which also finds the violations.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.id_lookup import can_look_up_ids, find_present_ids
 from omnigraph.spark.rules.changed_table import ChangedSparkTable, FragmentRows, RowReader

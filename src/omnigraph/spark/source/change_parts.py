@@ -8,13 +8,13 @@ keeps those of its hash partition, and reads the other columns of these alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Json
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes import (
     CandidateFragment,

@@ -10,7 +10,7 @@ the newest commit of a branch is another one. So the first batch of such a query
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import islice
@@ -24,6 +24,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType, Ti
 
 from omnigraph.errors import ChangeGap, Json, ParameterError
 from omnigraph.language.source import suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest import opening
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import Filter, open_type_rows, parse_filter, require_edge_type, require_node_type
 from omnigraph.spark.executor import SparkExecutor

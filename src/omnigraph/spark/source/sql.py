@@ -8,7 +8,7 @@ reads all columns. Rows without any column are counted by the manifest, and not 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from pyspark.sql import DataFrame
@@ -16,6 +16,7 @@ from pyspark.sql import functions as fn
 
 from omnigraph.errors import NotFound
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.spark.source.snapshot import SparkSnapshot, view_names
 from omnigraph.spark.source.spark_types import stored_names_of, to_spark_schema

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.errors import ParameterError
 from omnigraph.language.values import parse_instant
+from omnigraph.lazy_dataclass import dataclass
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import date
 from functools import partial
 from typing import Final, SupportsFloat, SupportsIndex, cast
@@ -26,6 +26,7 @@ from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import parse_instant
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest import contract, opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lagging import follow_schema_hashes

@@ -11,7 +11,7 @@ the commit or the abort; if the driver dies before, a later job deletes it after
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from omnigraph.errors import Json, ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest import contract, opening, references
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN

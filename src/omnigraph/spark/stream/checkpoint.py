@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, cast
 
@@ -16,6 +16,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from omnigraph.errors import Json, ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.spark.diagnosis import translate_spark_errors
 from omnigraph.storage.location import Location

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict, cast
 
@@ -21,6 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.source import suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.read.rows import PUBLIC_NAMES

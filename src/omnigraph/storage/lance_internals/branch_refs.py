@@ -7,13 +7,13 @@ parse, which happens after a power cut: the file is there, its content is not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import quote, unquote
 
 import orjson
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lance_internals.layout import VERSIONS_FOLDER
 
 BRANCH_REFS_FOLDER: Final = "_refs/branches"

@@ -7,7 +7,6 @@ its own, which nothing here needs: the version holds a copy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ from lance.dataset import LanceOperation
 from lance.fragment import FragmentMetadata
 
 from omnigraph.errors import StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lance_internals.base_folders import read_base_folders
 from omnigraph.storage.lance_internals.layout import data_paths, version_path
 

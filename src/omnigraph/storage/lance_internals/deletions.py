@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.location import locate
 from omnigraph.storage.objects import Objects
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.errors import StorageError
+from omnigraph.lazy_dataclass import dataclass
 
 _NUMBER: Final = 0
 _WITH_LENGTH: Final = 2

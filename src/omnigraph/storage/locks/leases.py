@@ -13,12 +13,13 @@ import random
 import threading
 import time
 from collections.abc import Generator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Protocol, cast
 from uuid import uuid4
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import LockTimeout, OmniGraphError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 

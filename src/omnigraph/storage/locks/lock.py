@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
@@ -29,6 +29,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from omnigraph.deadlines import check_deadline, suspend_deadlines
 from omnigraph.errors import ConflictError, LockTimeout, Unsupported
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.failpoints import mark_write
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks.leases import (

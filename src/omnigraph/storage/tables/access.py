@@ -7,11 +7,12 @@ Lance which ones are over: they stay until the session is full. So it gets room 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from lance import Session  # pyright: ignore[reportPrivateImportUsage]  documented there, but not marked as exported
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.durability import Durability, WriteBarrier
 from omnigraph.storage.machine_memory import available_memory
 from omnigraph.storage.tables.written_rows import WrittenRows

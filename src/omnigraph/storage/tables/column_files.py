@@ -7,12 +7,13 @@ Lance notes the new version for the rows whose values changed, and for no others
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from lance.dataset import LanceOperation
 from lance.fragment import DataFile, FragmentMetadata
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lance_internals import TOMBSTONE, encode_offsets, list_field_ids, number_new_fields
 from omnigraph.storage.tables.fragments import Numbers
 from omnigraph.storage.tables.staging import StagedChange

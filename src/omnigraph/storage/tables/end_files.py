@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, TypeAlias, TypedDict, cast
 
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import orjson
 
 from omnigraph.errors import ParameterError, StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lance_internals import END_FILES_FOLDER
 from omnigraph.storage.location import locate
 from omnigraph.storage.objects import Objects

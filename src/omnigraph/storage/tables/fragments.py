@@ -7,7 +7,6 @@ the same rows, minus those in their deletion files.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, LanceFragment
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Rows, column_of
 from omnigraph.storage.lance_internals import DeletionFile, identify_data_file, read_deletions, read_field_ids
 from omnigraph.storage.tables.table import BYTES_AT_ONCE, ROW_ADDRESS, ROW_ID, ROW_UPDATED_AT, Table, branch_uri

@@ -10,7 +10,6 @@ search covers indexed rows only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import lance
@@ -26,6 +25,7 @@ from omnigraph.deadlines import wait_for
 from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.values import ConstantValue
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueCondition, list_filter
 from omnigraph.storage.lagging_columns import has_declared_column

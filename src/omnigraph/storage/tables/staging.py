@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, TypeAlias, cast
 
@@ -15,6 +14,7 @@ import numpy as np
 from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lance_internals import data_paths
 from omnigraph.storage.objects import Objects
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol, TypeVar, cast
 from weakref import ref
 
@@ -17,6 +17,7 @@ from lance.dataset import Branch, LanceDataset, LanceOperation, Transaction
 
 from omnigraph.deadlines import wait_for
 from omnigraph.errors import ConflictError, GraphMoved, HistoryGone, NotFound, StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 from omnigraph.storage.lance_internals import (
     BranchRef,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Values, column_of, compute, is_among, to_list
 from omnigraph.storage.lance_internals import translate_errors
 from omnigraph.storage.tables.table import Table

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Final, cast
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 from lance.dataset import LanceDataset
 from lance.fragment import FragmentMetadata
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lance_internals import identify_data_file, read_field_ids
 
 _MOST_ROWS: Final = 64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, cast
@@ -10,6 +9,7 @@ from typing import Final, cast
 import pyarrow as pa
 
 from omnigraph.errors import AlreadyExists, NotFound, PublishContention, StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, to_list

@@ -11,10 +11,10 @@ forks are published first. No row changes and no table moves, so a crash leaves 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from omnigraph.language.schema import EdgeType, NodeType, Schema
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from omnigraph.arguments import check_text
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.rows import MAIN, CommitRecord, WriteKey
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.storage.locks import HeldLock

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Generic
 
 from omnigraph.errors import ConflictError, ExpectedVersionMismatch, OmniGraphError, OutcomeUnknown, StorageError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.values import now_microseconds
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.branches import fork_table
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import BranchState, CommitIntent, PublishRequest, PublishResult, publish

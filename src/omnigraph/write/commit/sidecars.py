@@ -7,12 +7,13 @@ ignores. A sidecar that cannot be read is refused and kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from omnigraph.errors import RecoveryError
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.rows import WRITE_KEY, WriteKey
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.records import (

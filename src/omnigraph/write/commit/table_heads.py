@@ -6,10 +6,10 @@ Identity decides whose a commit is, not version numbers: each of our table commi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.errors import NotFound, RecoveryError, StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.publisher import CommitIntent, PublishRequest, PublishResult, publish
 from omnigraph.manifest.rows import TableVersion

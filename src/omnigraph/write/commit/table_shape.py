@@ -7,12 +7,13 @@ default, rewrites the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias, cast
 
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import read_writable_blobs
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from typing import Final
 from omnigraph.errors import LockTimeout
 from omnigraph.language.schema import MigrationPlan, MigrationStep, Schema, parse_schema, plan_migration
 from omnigraph.language.source import Source
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest import contract
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit

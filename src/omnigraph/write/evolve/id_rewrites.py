@@ -8,13 +8,14 @@ executors can rewrite any part of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema import NodeType, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, is_among
 from omnigraph.storage.keys import make_ids

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.tables import Table
 from omnigraph.write.commit import TableShape

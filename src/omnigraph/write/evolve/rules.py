@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias, cast
 
@@ -25,6 +25,7 @@ from omnigraph.language.schema import (
     RangeRule,
     RequireProperty,
 )
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.keys import make_ids

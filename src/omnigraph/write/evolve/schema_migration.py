@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
@@ -27,6 +26,7 @@ from omnigraph.language.schema import (
     TypeKind,
     table_directory,
 )
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import islice
 from typing import Final, Protocol
@@ -12,6 +12,7 @@ import numpy as np
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, NodeType, split_by_kind
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema

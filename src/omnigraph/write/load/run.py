@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import AlreadyExists, NotFound, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import (

@@ -8,13 +8,14 @@ commit holds what both sides share: then the base is one ancestor with the chang
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes import ChangedRows, find_changed_tables, read_changes
 from omnigraph.read.frames import Mask

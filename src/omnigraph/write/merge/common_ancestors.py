@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from omnigraph.errors import ConflictError, NotFound, Unsupported
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import CommitLookup, Lineage, find_merge_bases
 from omnigraph.manifest.references import take_snapshot

@@ -6,7 +6,7 @@ Rows to write are kept in memory, or in a local file if they are many.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Final, Literal, TypeAlias, cast
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Conflict
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Mask
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_bool_array, to_list

@@ -6,7 +6,7 @@ Every engine decides with the same functions, so all give the same changes and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Conflict
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.progress import follow_steps
 from omnigraph.read.changes import ChangedRows, read_changes
 from omnigraph.read.frames import find_positions

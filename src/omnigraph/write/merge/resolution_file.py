@@ -8,7 +8,6 @@ file are raised together, with their lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO, TypeAlias, cast
 
@@ -21,6 +20,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from omnigraph.arguments import check_path
 from omnigraph.errors import Conflict, NotFound, ParameterError, ValidationError, Violation
 from omnigraph.language.source import suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 
 ResolutionInput: TypeAlias = "str | Path | Mapping[str, object]"
 """A resolution: the path of its file, or its content."""

@@ -7,7 +7,7 @@ value. All problems are collected and raised together at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias, cast
 
 from omnigraph.errors import UNDECIDED, Conflict, ParameterError, Violation
@@ -15,6 +15,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import ValueMismatch, convert_value
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import to_blob_array
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values

@@ -8,13 +8,14 @@ or theirs takes all of them from that side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Generic, Protocol, Self, TypeVar, cast
 
 import pyarrow as pa
 
 from omnigraph.errors import Conflict, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import Mask
 from omnigraph.storage.arrow_schema import arrow_schema

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.errors import (
@@ -22,6 +22,7 @@ from omnigraph.errors import (
     ParameterError,
 )
 from omnigraph.language.schema import Schema, split_by_kind
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.analysis_trailers import AnalysisTrailers, append_merged, list_trailers
 from omnigraph.manifest.branches import delete_branch, refuse_dependents
 from omnigraph.manifest.handle import Manifest, branch_names

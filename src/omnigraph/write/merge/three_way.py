@@ -7,7 +7,6 @@ gets the same decisions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias, cast
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes import compare_values
 from omnigraph.read.frames import Mask, find_positions
 from omnigraph.storage.columns import Rows, Values, column_of, compute, to_bool_array

@@ -7,7 +7,7 @@ updates or deletes, a concurrent change is a conflict; the caller may run it aga
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ from omnigraph.language.query.plan import tables_of
 from omnigraph.language.schema import Catalog
 from omnigraph.language.source import Source
 from omnigraph.language.values import ConstantValue, now_milliseconds
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit

@@ -6,7 +6,7 @@ Without a match there is one row, of parameters. A value that does not fit its p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from omnigraph.language.query import AssignedValue, Constant, Expression, Now, P
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, NUMBERS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import to_blob_array
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, to_bool_array, to_list

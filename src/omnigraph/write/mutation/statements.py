@@ -7,7 +7,6 @@ that a property cannot hold are found here. Every statement works on columns: on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -32,6 +31,7 @@ from omnigraph.language.query import (
 )
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.language.types import Scalar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, make_nulls
 from omnigraph.storage.filters import ValueCondition, ValueIn, compare_column

@@ -8,7 +8,7 @@ they are streamed into files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import cast
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import (

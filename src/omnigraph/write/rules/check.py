@@ -7,7 +7,7 @@ the pinned tables that they need. For a few rows a proof often replaces the SQL.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
@@ -17,6 +17,7 @@ import pyarrow as pa
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Rows, column_of, to_list
 from omnigraph.write.rules.changed_table import (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.language.schema import EdgeType, NodeType, PatternRule, Property, RangeRule
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.arrow_schema import arrow_field
 from omnigraph.storage.columns import Rows, Values, column_of, compute, find_true, join_texts, make_nulls
 from omnigraph.storage.keys import to_canonical_text, to_key_text

@@ -9,7 +9,6 @@ SQL into violations with :func:`describe_violation`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Cardinality, Catalog, EdgeType, NodeType, TableKey
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Rows
 from omnigraph.storage.keys import to_canonical_text
 from omnigraph.write.rules.row_rules import is_comparable

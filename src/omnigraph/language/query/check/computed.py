@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from omnigraph.language.query import ast
@@ -11,6 +11,7 @@ from omnigraph.language.query.check.names import is_node_variable, is_null
 from omnigraph.language.query.check.scope import QueryScope
 from omnigraph.language.query.typed_tree import Arithmetic, Choose, Constant, Expression, Predicate
 from omnigraph.language.types import FLOATS, INTEGERS, NUMBERS, Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 _FLOAT = ValueType(Scalar.F64)
 _INTEGER = ValueType(Scalar.I64)

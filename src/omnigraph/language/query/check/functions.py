@@ -7,7 +7,7 @@ Functions of values are in ``_SIGNATURES``. Functions of what a variable is boun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -19,6 +19,7 @@ from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import PATH, UNKNOWN, QueryScope
 from omnigraph.language.query.typed_tree import Call, Constant, Expression, Function, PathFunction, TypeName
 from omnigraph.language.types import INTEGERS, Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 
 class _Argument(Enum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from omnigraph.errors import Problem
@@ -59,6 +59,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey, par
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.language.values import convert_value
+from omnigraph.lazy_dataclass import dataclass
 
 _EQUALITIES = frozenset({ast.ComparisonOperator.EQUAL, ast.ComparisonOperator.NOT_EQUAL})
 _EVERY_ROW = ResultColumn("row", Constant(True, BOOL))  # noqa: FBT003  a value

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.errors import Problem
 from omnigraph.language.source import Source, Span
 from omnigraph.language.source import list_names as list_names
 from omnigraph.language.source import suggest_name as suggest_name
+from omnigraph.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

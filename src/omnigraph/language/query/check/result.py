@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.language.query import ast
 from omnigraph.language.query.check.expressions import (
@@ -34,6 +34,7 @@ from omnigraph.language.query.typed_tree import (
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 _COUNT = ValueType(Scalar.U64)
 

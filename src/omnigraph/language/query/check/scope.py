@@ -7,7 +7,7 @@ mistake is reported once and not again at every use.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum, auto
 from itertools import count
 from typing import Final, Literal, TypeAlias
@@ -18,6 +18,7 @@ from omnigraph.language.query.typed_tree import PATH_KEY, ResultColumn
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import Span
 from omnigraph.language.types import ValueType
+from omnigraph.lazy_dataclass import dataclass
 
 
 class _Unknown(Enum):

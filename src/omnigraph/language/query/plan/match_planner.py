@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -54,6 +54,7 @@ from omnigraph.language.query.typed_tree import (
     TypedOptional,
     TypedTraversal,
 )
+from omnigraph.lazy_dataclass import dataclass
 
 EstimateScan: TypeAlias = Callable[[NodeScan], float]
 """Estimates how many nodes a scan finds."""

@@ -18,7 +18,6 @@ the arguments of aggregates, and a projection above drops them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
@@ -38,6 +37,7 @@ from omnigraph.language.query.typed_tree import (
     TypedOrderKey,
     UsedVariable,
 )
+from omnigraph.lazy_dataclass import dataclass
 
 BoundVariable: TypeAlias = Annotated[str, "bound"]
 """A variable that an operator adds to its rows."""

@@ -8,7 +8,7 @@ executor, an estimate, a printer) dispatches on the class.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Annotated, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -33,6 +33,7 @@ from omnigraph.language.query.typed_tree import (
     UsedVariable,
 )
 from omnigraph.language.schema import TableKey
+from omnigraph.lazy_dataclass import dataclass
 
 ExpressionPart: TypeAlias = Expression | Predicate
 Part = TypeVar("Part", bound=ExpressionPart)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 
 from omnigraph.errors import StorageError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.write.load.inputs.sources import ByteCounter
 from omnigraph.write.load.inputs.table_files import DataFile
 

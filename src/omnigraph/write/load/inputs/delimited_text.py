@@ -11,7 +11,6 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from omnigraph.errors import ParameterError
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Values, column_of, compute, to_bool_array
 from omnigraph.write.load.inputs.sources import strip_byte_order_mark
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar, cast
 
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.write.load.inputs.column_selection import ColumnNames, ColumnSelection, select_columns
 from omnigraph.write.load.inputs.data_frames import ArrowStream
 from omnigraph.write.load.inputs.sources import ByteCounter, RecordSource, ignore_bytes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, NoReturn, TypeAlias, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, parse_default
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, compute, to_list
 from omnigraph.write.load.inputs.column_selection import ColumnSelection, list_ends

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import RawIOBase
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.arguments import check_path
 from omnigraph.errors import NotFound, ParameterError, StorageError
+from omnigraph.lazy_dataclass import dataclass
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 BLOCK_RECORDS: Final = 32_768

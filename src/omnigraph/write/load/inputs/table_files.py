@@ -10,11 +10,12 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.language.source import suggest_similar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.write.load.inputs.delimited_text import STANDARD_CSV, CsvFormat
 
 FileFormat: TypeAlias = Literal["csv", "parquet", "arrow", "jsonl"]

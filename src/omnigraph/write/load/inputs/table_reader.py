@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.errors import ParameterError, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.write.load.inputs.arrow_files import (
     FilePart,

@@ -7,13 +7,13 @@ before in the index, because the row keeps its id.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.deadlines import check_deadline
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import ChunkedValues
 from omnigraph.read.rows import PUBLIC_NAMES, blob_properties_of
 from omnigraph.storage.arrow_schema import arrow_schema

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -21,6 +20,7 @@ from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Rows, Values, column_of, compute, join_texts, to_bool_array
 from omnigraph.storage.keys import to_canonical_text

@@ -8,13 +8,14 @@ its larger side had. The result does not depend on the order of the rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import blob_properties_of, read_blobs_at
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of, compute, to_bool_array

@@ -7,7 +7,6 @@ small load does not read the type. More rows than fit into memory are divided by
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Rows, Values, column_of, encode_values, is_among, take_where

@@ -8,7 +8,7 @@ memory does not grow with them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Final, TypeAlias, cast
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes import compare_values
 from omnigraph.read.frames import find_positions
 from omnigraph.read.rows import PUBLIC_NAMES, BlobValue, blob_properties_of, read_blobs_at, read_writable_blobs

@@ -8,7 +8,7 @@ are not checked here: an enum is a string, a vector a list of any length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
 from typing import Final, cast
@@ -31,6 +31,7 @@ from omnigraph.language.values import (
     ValueMismatch,
     convert_value,
 )
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import BlobValue, to_blob_array
 from omnigraph.storage.arrow_schema import arrow_field, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, make_nulls, to_list

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import BlobValue, read_blobs_at
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema

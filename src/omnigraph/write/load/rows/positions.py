@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, cast
@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Values
 
 RecordPosition: TypeAlias = "tuple[str | None, int | None]"

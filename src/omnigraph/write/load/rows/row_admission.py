@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import KeyConflict, ValidationError, Violation
 from omnigraph.language.schema import NodeType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.write.load.rows.incoming_rows import IncomingRows
