@@ -11,7 +11,9 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from importlib import metadata
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, cast
 
@@ -83,8 +85,15 @@ def write_api() -> str:
     ]
     for heading, names in list_public_names().items():
         parts.append(f"## {heading}\n")
-        parts += [f"::: omnigraph.{name}\n" for name in names]
+        parts += [_describe_name(name) for name in names]
     return "\n".join(parts)
+
+
+def _describe_name(name: str) -> str:
+    """Ask for one name; of a class that is its fields, for these too."""
+    value: object = attrgetter(name)(omnigraph)
+    is_its_fields = is_dataclass(value) and not any(each.name.startswith("_") for each in fields(value))
+    return f"::: omnigraph.{name}\n" + ("    options:\n      merge_init_into_class: true\n" if is_its_fields else "")
 
 
 def list_public_names() -> dict[str, list[str]]:

@@ -217,6 +217,9 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
     for page in tmp_path.rglob("*.html"):
         fetched = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"?https?:[^>]+>", page.read_text("utf-8"))
         assert fetched == [], page
+    reference = re.sub(r"<[^>]+>", "", (tmp_path / "reference" / "api.html").read_text("utf-8"))
+    # The fields of a class that ours is a decorator of.
+    assert re.search(r"Branch\(\s*name: str,\s*head: str \| None,", reference)
     for page in (ROOT / "docs").rglob("*.md"):
         # A fence that the site does not understand swallows the headings after it.
         built_page = (tmp_path / page.relative_to(ROOT / "docs")).with_suffix(".html")
