@@ -74,7 +74,7 @@ def test_a_forged_click_is_refused_and_the_page_says_by_what(site: Site, visit: 
     assert answered.value.status == 403
     told = page.get_by_role("alert")
     expect(told).to_contain_text("You may not do this")
-    expect(told).to_contain_text("branch_delete")
+    expect(told).to_contain_text("may not delete branches of /graphs/brain")
     expect(told).to_contain_text("the role of the token is 'read'")
     with og.open(site.graph, "ro") as graph:
         assert "review/june" in [branch.name for branch in graph.branches()]

@@ -197,6 +197,9 @@ def test_what_is_wrong_is_said_with_its_place(rule: str, message: str) -> None:
         (PolicyQuestion("ann", Action.SCHEMA_APPLY, None, "main"), "change the schema of branch 'main'"),
         (PolicyQuestion("ann", Action.INVOKE_QUERY, query="top"), "invoke query 'top'"),
         (PolicyQuestion("ann", Action.TAG), "tag the graph"),
+        (PolicyQuestion("ann", Action.BRANCH_DELETE), "delete branches of the graph"),
+        (PolicyQuestion("ann", Action.BRANCH_DELETE, None, "work"), "delete branch 'work'"),
+        (PolicyQuestion("ann", Action.INVOKE_QUERY), "invoke queries of the graph"),
     ],
 )
 def test_a_decision_is_a_sentence(question: PolicyQuestion, deed: str) -> None:

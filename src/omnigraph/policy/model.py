@@ -40,6 +40,13 @@ _VERBS: Final = {
     Action.ADMIN: "administer",
 }
 """How a sentence says an action; the names of the others are verbs."""
+_PARTS: Final = {
+    Action.BRANCH_CREATE: "branches of",
+    Action.BRANCH_DELETE: "branches of",
+    Action.BRANCH_MERGE: "branches of",
+    Action.INVOKE_QUERY: "queries of",
+}
+"""What these actions are done to in a graph, where the question names none of it."""
 SERVER_ACTIONS: Final = frozenset({Action.GRAPH_LIST, Action.ADMIN})
 """What the rules of a server may name."""
 
@@ -70,7 +77,9 @@ class PolicyQuestion:
 
     def describe_deed(self, target: str) -> str:
         """Say what would be done to a target."""
-        return f"{_VERBS.get(self.action, self.action)} {target}"
+        verb = _VERBS.get(self.action, self.action)
+        is_of_the_whole = self.scoped_branch is None and self.query is None and self.action in _PARTS
+        return f"{verb} {_PARTS[self.action]} {target}" if is_of_the_whole else f"{verb} {target}"
 
     def describe_target(self) -> str:
         """Say what it would be done to."""
