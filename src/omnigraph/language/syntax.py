@@ -6,13 +6,14 @@ of every declaration.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import pickle
 import re
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 from pkgutil import get_data
@@ -139,8 +140,24 @@ class _StoredLark(Lark):
     """A parser as :func:`_write_tables` wrote it. ``Lark.load`` does the same, but takes no transformer."""
 
     def __init__(self, tables: Path, transformer: Transformer[Token, object] | None) -> None:
-        with tables.open("rb") as file:
+        with tables.open("rb") as file, _paused_collector():
             self._load(file, transformer=transformer, propagate_positions=True)
+
+
+@contextmanager
+def _paused_collector() -> Generator[None]:
+    """Collect no garbage meanwhile.
+
+    Parse tables are so many objects, and all of them stay, that loading them would make Python look through every
+    object of the process once: that takes ten times as long as loading them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _choose_tables_file(package: str, grammar: str) -> Path:
