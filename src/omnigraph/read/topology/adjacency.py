@@ -1,8 +1,4 @@
-"""Adjacency arrays of edge types: how they are built, and how neighbours and edges are found in them.
-
-Arrays are derived from the ends of edges, and are kept in the cache. A version that differs in a few rows needs no
-arrays of its own: see ``current_topology``.
-"""
+"""Adjacency arrays: how they are built from hops, and how neighbours and edges are found in them."""
 
 from __future__ import annotations
 
@@ -16,11 +12,8 @@ import numpy as np
 from omnigraph.deadlines import check_deadline, wait_for
 from omnigraph.errors import Unsupported
 from omnigraph.language.query import TraversalDirection
-from omnigraph.language.schema import Catalog, EdgeType
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import (
-    Cache,
     Codes,
     CompactPositions,
     Mask,
@@ -28,13 +21,11 @@ from omnigraph.read.frames import (
     count_by_position,
     find_rows,
     map_parts,
-    open_full_table,
     order_codes,
     repeat_numbers,
     sort_numbers,
     take_rows,
 )
-from omnigraph.read.topology.edge_ends import EdgeEnds, EdgeEndsKey, TopologyTables, load_ends
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -113,57 +104,6 @@ class Adjacency:
 # --------------------------------------------------------------------------------------------- building
 
 
-@dataclass(frozen=True, slots=True)
-class AdjacencyKey:
-    """The cache key of an adjacency."""
-
-    ends: EdgeEndsKey
-    direction: TraversalDirection
-    distinct: bool
-
-
-@dataclass(frozen=True, slots=True)
-class UnionKey:
-    """The cache key of the union of several adjacencies."""
-
-    parts: tuple[AdjacencyKey, ...]
-
-
-def derive_adjacency(
-    tables: TopologyTables, direction: TraversalDirection, *, distinct: bool, cache: Cache
-) -> Adjacency:
-    """Return the adjacency of table versions, from the cache if possible, without edges that end outside of them.
-
-    With ``distinct``, parallel edges count once, and the adjacency has no edges.
-    """
-
-    def make() -> Adjacency:
-        if 2 * len(tables.edges) > _LARGEST_ADJACENCY:
-            name = tables.edges.type.name
-            raise Unsupported(f"'{name}' has too many edges to be held in memory", hint="start from fewer nodes")
-        ends = load_ends(tables, cache)
-        if tables.are_of_one_snapshot:
-            ends.refuse_missing(tables)
-        sizes = orient_sizes((len(tables.sources), len(tables.destinations)), direction)
-        begins, finishes, edges = orient_edges(ends.sources, ends.destinations, direction)
-        if ends.outside.num_rows:
-            inside = (begins >= 0) & (finishes >= 0)
-            begins, finishes, edges = begins[inside], finishes[inside], edges[inside]
-        return build_adjacency((begins, finishes, edges), sizes, distinct=distinct)
-
-    return cache.get_or_make(AdjacencyKey(tables.key, direction, distinct), make, lambda made: made.nbytes)
-
-
-def load_edge_ends(snapshot: Snapshot, edge: EdgeType, catalog: Catalog, cache: Cache) -> tuple[EdgeEndsKey, EdgeEnds]:
-    """Return the positions of both ends of each edge, and the key of the three tables that they are derived from."""
-    types = [edge, *(catalog.nodes[name] for name in (edge.from_type, edge.to_type))]
-    opened = (open_full_table(snapshot, each.table_key, each, cache) for each in types)
-    tables = TopologyTables(*opened, are_of_one_snapshot=True)
-    ends = load_ends(tables, cache)
-    ends.refuse_missing(tables)
-    return tables.key, ends
-
-
 def unite(parts: Sequence[Adjacency]) -> Adjacency:
     """Return the union of adjacencies of the same nodes; a neighbour is listed once."""
     if sum(len(part.neighbours) for part in parts) > _LARGEST_ADJACENCY:
@@ -172,12 +112,6 @@ def unite(parts: Sequence[Adjacency]) -> Adjacency:
     hops = np.concatenate(begins), np.concatenate([part.neighbours for part in parts])
     sizes = (parts[0].num_nodes, parts[0].num_neighbours)
     return build_adjacency((*hops, np.zeros(0, np.int32)), sizes, distinct=True)
-
-
-def is_derived(tables: TopologyTables, direction: TraversalDirection, *, distinct: bool, cache: Cache) -> bool:
-    """Whether the adjacency is in the cache, or can be built from the cache without reading."""
-    key = tables.key
-    return any(cache.peek(each) is not None for each in (AdjacencyKey(key, direction, distinct), key))
 
 
 Hops: TypeAlias = tuple[CompactPositions, CompactPositions, CompactPositions]
@@ -208,12 +142,12 @@ def build_adjacency(hops: Hops, sizes: tuple[int, int], *, distinct: bool) -> Ad
     begins, ends, edges = hops
     num_nodes, num_neighbours = sizes
     if distinct:
-        return _remove_parallel_edges(*_sort_hops(begins, ends, num_nodes), num_neighbours)
+        return remove_parallel_edges(*sort_hops(begins, ends, num_nodes), num_neighbours)
     order = order_codes(_encode_hops(begins, ends, num_neighbours))
     return Adjacency(_find_indptr(begins, num_nodes), take_rows(ends, order), take_rows(edges, order), num_neighbours)
 
 
-def _sort_hops(
+def sort_hops(
     begins: CompactPositions, ends: CompactPositions, num_nodes: int
 ) -> tuple[CompactPositions, CompactPositions]:
     """Sort hops by their begins, then by their ends. Return where each node begins, and the ends."""
@@ -234,7 +168,8 @@ def _find_indptr(begins: CompactPositions, num_nodes: int) -> CompactPositions:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
-def _remove_parallel_edges(indptr: CompactPositions, neighbours: CompactPositions, num_neighbours: int) -> Adjacency:
+def remove_parallel_edges(indptr: CompactPositions, neighbours: CompactPositions, num_neighbours: int) -> Adjacency:
+    """Build an adjacency that lists each neighbour once from sorted hops: where each node begins, and the ends."""
     is_first = np.ones(len(neighbours), np.bool_)
     np.not_equal(neighbours[1:], neighbours[:-1], out=is_first[1:])
     check_deadline()
@@ -292,7 +227,7 @@ def find_edges_between(
 ) -> tuple[Positions, Positions]:
     """Find all edges from each source to its destination. Return for each the row of the pair, and the edge."""
     begins, ends = (
-        map_parts(len(sources), lambda part: _lower_bounds(arrays, sources[part], bounds[part]))  # noqa: B023  called at once
+        map_parts(len(sources), lambda part: find_lower_bounds(arrays, sources[part], bounds[part]))  # noqa: B023  called at once
         for bounds in (destinations, destinations + 1)
     )
     rows, places = expand_ranges(begins, ends)
@@ -313,8 +248,8 @@ def are_neighbours(arrays: Neighbourhood, sources: Positions, destinations: Posi
     return map_parts(
         len(sources),
         lambda part: (
-            _lower_bounds(arrays, sources[part], destinations[part])
-            < _lower_bounds(arrays, sources[part], destinations[part] + 1)
+            find_lower_bounds(arrays, sources[part], destinations[part])
+            < find_lower_bounds(arrays, sources[part], destinations[part] + 1)
         ),
     )
 
@@ -333,7 +268,7 @@ def expand_ranges(begins: Positions, ends: Positions) -> tuple[Positions, Positi
     return rows, places
 
 
-def _lower_bounds(arrays: Neighbourhood, sources: Positions, bounds: Positions) -> Positions:
+def find_lower_bounds(arrays: Neighbourhood, sources: Positions, bounds: Positions) -> Positions:
     """Find the first neighbour of each source that is not below its bound, by binary searches."""
     low, high = arrays.find_ranges(sources)
     for _ in range(int((high - low).max(initial=0)).bit_length()):

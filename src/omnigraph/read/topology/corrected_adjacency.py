@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from omnigraph.language.query import EdgeStep, TraversalDirection
 from omnigraph.language.schema import EdgeType
 from omnigraph.read.frames import (
+    Cache,
     CompactPositions,
     ExtendedTable,
     Positions,
@@ -21,20 +23,10 @@ from omnigraph.read.frames import (
     base_of,
     find_sorted,
 )
-from omnigraph.read.topology.adjacency import (
-    Adjacency,
-    AdjacencyKey,
-    Hops,
-    Neighbourhood,
-    UnionKey,
-    derive_adjacency,
-    is_derived,
-    orient_edges,
-    orient_sizes,
-    unite,
-)
+from omnigraph.read.topology.adjacency import Adjacency, Hops, Neighbourhood, orient_edges, orient_sizes, unite
 from omnigraph.read.topology.current_topology import CurrentTopology, open_topology
-from omnigraph.read.topology.edge_ends import EdgeEnds, load_ends, refuse_missing_ends
+from omnigraph.read.topology.derived_adjacency import AdjacencyKey, UnionKey, derive_adjacency, is_derived, is_stored
+from omnigraph.read.topology.edge_ends import TopologyTables, load_ends, load_outside, refuse_missing_ends
 from omnigraph.read.topology.extended_adjacency import ExtendedAdjacency, extend_adjacency, unite_extended
 from omnigraph.read.topology.rebuild import pay_correction
 from omnigraph.storage.columns import Values, column_of
@@ -44,6 +36,12 @@ def is_step_loaded(step: EdgeStep, tables: QueryTables, *, distinct: bool) -> bo
     """Whether the arrays of a step are in memory, or can be made without reading more than a few rows."""
     bases = open_topology(tables.catalog.edges[step.edge_type], tables).bases
     return is_derived(bases, step.direction, distinct=distinct, cache=tables.cache)
+
+
+def is_step_stored(step: EdgeStep, tables: QueryTables, *, distinct: bool) -> bool:
+    """Whether the arrays of a step can be read from a file, as it seems."""
+    bases = open_topology(tables.catalog.edges[step.edge_type], tables).bases
+    return is_stored(bases, step.direction, distinct=distinct, cache=tables.cache)
 
 
 def load_steps(steps: Sequence[EdgeStep], tables: QueryTables, *, distinct: bool) -> Neighbourhood:
@@ -84,9 +82,9 @@ def _load_step(
         return base
 
     def make() -> ExtendedAdjacency:
-        ends = load_ends(bases, cache)
         sizes = orient_sizes((len(topology.sources), len(topology.destinations)), direction)
-        removed, added = _find_removed(topology.edges, ends), _find_added(topology, ends)
+        removed = _find_removed(topology.edges, bases, cache)
+        added = _find_added(topology, load_outside(bases, cache))
         pay_correction(edge, topology, len(removed[0]) + len(added[0]), tables)
         return extend_adjacency(base, _orient(removed, direction), _orient(added, direction), sizes)
 
@@ -100,35 +98,39 @@ def _orient(edges: Hops, direction: TraversalDirection) -> Hops:
     return begins, ends, edges[2][order]
 
 
-def _find_removed(edges: WholeTable, ends: EdgeEnds) -> Hops:
+def _find_removed(edges: WholeTable, bases: TopologyTables, cache: Cache) -> Hops:
     """Return the ends of the edges of the base that the version does not have."""
     removed = edges.delta.removed if isinstance(edges, ExtendedTable) else np.zeros(0, np.int64)
+    if not len(removed):
+        none = np.zeros(0, np.int32)
+        return none, none, none
+    ends = load_ends(bases, cache)
     is_inside = (ends.sources[removed] >= 0) & (ends.destinations[removed] >= 0)
     removed = removed[is_inside]
     return ends.sources[removed], ends.destinations[removed], removed.astype(np.int32)
 
 
-def _find_added(topology: CurrentTopology, ends: EdgeEnds) -> Hops:
+def _find_added(topology: CurrentTopology, outside: pa.Table) -> Hops:
     """Return the ends of the edges that the base does not have, and of those of the base that end at newer nodes."""
     edges = topology.edges
-    numbers = column_of(ends.outside, "edge").to_numpy().astype(np.int64)
+    numbers = column_of(outside, "edge").to_numpy().astype(np.int64)
     is_kept = np.arange(len(numbers))
     if isinstance(edges, ExtendedTable):
         is_kept = np.flatnonzero(~find_sorted(numbers, edges.delta.removed))
         numbers = np.concatenate([numbers[is_kept], edges.added_positions])
     sources, destinations = (
-        np.concatenate([_locate_outside(column, nodes, ends, is_kept, edges), _locate_added(column, nodes, edges)])
+        np.concatenate([_locate_outside(column, nodes, outside, is_kept, edges), _locate_added(column, nodes, edges)])
         for column, nodes in (("src", topology.sources), ("dst", topology.destinations))
     )
     return sources, destinations, numbers.astype(np.int32)
 
 
 def _locate_outside(
-    column: str, nodes: WholeTable, ends: EdgeEnds, is_kept: Positions, edges: WholeTable
+    column: str, nodes: WholeTable, outside: pa.Table, is_kept: Positions, edges: WholeTable
 ) -> CompactPositions:
     if not len(is_kept):
         return np.zeros(0, np.int32)
-    texts = column_of(ends.outside, column).take(is_kept)
+    texts = column_of(outside, column).take(is_kept)
     return _check_located(nodes.locate(texts), texts, column, nodes, edges)
 
 

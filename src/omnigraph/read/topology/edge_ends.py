@@ -105,21 +105,56 @@ def refuse_missing_ends(texts: Values, column: str, nodes: WholeTable, edges: Wh
         )
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadEnds:
+    """In the place of the ends of edges all of which end at nodes, while only their hops were read."""
+
+
 def load_ends(tables: TopologyTables, cache: Cache) -> EdgeEnds:
     """Return the ends of all edges, from the cache if possible."""
 
-    def make() -> EdgeEnds:
+    def make() -> EdgeEnds | UnreadEnds:
         older, since = _find_older_ends(tables, cache)
         newest = -1 if since is None else since.newest_fragment
         added = [part for part in tables.edges.contents.fragments if part.fragment > newest]
         ends = _join_ends([older, *_read_ends(tables, added)])
-        if tables.edges.contents.fragments:
-            opened = tables.edges.open_table()
-            note_base(FullTable(tables.edges.contents, tables.edges.type, cache, lambda: opened), cache)
-            cache.replace(_lookups_key(tables.edges.contents), SkiRental(), 100)
+        _note_edges(tables.edges, cache)
         return ends
 
-    return cache.get_or_make(tables.key, make, lambda made: made.nbytes)
+    found = cache.get_or_make(tables.key, make, _count_bytes)
+    if isinstance(found, EdgeEnds):
+        return found
+    ends = cast("EdgeEnds", make())
+    cache.replace(tables.key, ends, ends.nbytes)
+    return ends
+
+
+def load_outside(tables: TopologyTables, cache: Cache) -> pa.Table:
+    """Return the edges with an end that the node tables do not have. The ends of all others may remain unread."""
+    found = cast("EdgeEnds | UnreadEnds | None", cache.peek(tables.key))
+    return NONE_OUTSIDE if isinstance(found, UnreadEnds) else load_ends(tables, cache).outside
+
+
+def note_unread_ends(tables: TopologyTables, cache: Cache) -> None:
+    """Note that the hops of edges are in memory, that all of them end at nodes, and their ends can be read."""
+
+    def make() -> EdgeEnds | UnreadEnds:
+        _note_edges(tables.edges, cache)
+        return UnreadEnds()
+
+    cache.get_or_make(tables.key, make, _count_bytes)
+
+
+def _count_bytes(ends: EdgeEnds | UnreadEnds) -> int:
+    return ends.nbytes if isinstance(ends, EdgeEnds) else 100
+
+
+def _note_edges(edges: FullTable, cache: Cache) -> None:
+    """Make a version of an edge table a base, and forget what lookups in it have cost."""
+    if edges.contents.fragments:
+        opened = edges.open_table()
+        note_base(FullTable(edges.contents, edges.type, cache, lambda: opened), cache)
+        cache.replace(_lookups_key(edges.contents), SkiRental(), 100)
 
 
 def read_ends_of(tables: TopologyTables, fragments: Collection[int]) -> EdgeEnds:
@@ -159,8 +194,8 @@ def _find_older_ends(tables: TopologyTables, cache: Cache) -> tuple[EdgeEnds, Ta
     edges = tables.edges.contents
     keys = [key for key in cache.all_keys() if isinstance(key, EdgeEndsKey) and edges.extends(key.edges)]
     for key in sorted(keys, key=lambda key: key.edges.num_rows, reverse=True):
-        ends = cast("EdgeEnds | None", cache.peek(key))
-        if ends is not None and not ends.outside.num_rows:
+        ends = cache.peek(key)
+        if isinstance(ends, EdgeEnds) and not ends.outside.num_rows:
             sources = _translate_positions(ends.sources, key.sources, tables.sources)
             destinations = _translate_positions(ends.destinations, key.destinations, tables.destinations)
             if sources is not None and destinations is not None:

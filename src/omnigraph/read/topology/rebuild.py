@@ -29,8 +29,9 @@ from omnigraph.read.frames import (
     note_base,
     open_full_table,
 )
-from omnigraph.read.topology.adjacency import Adjacency, AdjacencyKey, UnionKey, derive_adjacency, unite
+from omnigraph.read.topology.adjacency import Adjacency, unite
 from omnigraph.read.topology.current_topology import CurrentTopology, open_topology
+from omnigraph.read.topology.derived_adjacency import AdjacencyKey, UnionKey, derive_adjacency
 from omnigraph.read.topology.edge_ends import EdgeEndsKey, TopologyTables, load_ends
 
 _SECONDS_PER_CHANGE: Final = 5e-6

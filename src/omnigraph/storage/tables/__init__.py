@@ -5,14 +5,8 @@ Every write of Lance is called in ``writes`` and ``upkeep``, and nowhere else.
 
 from omnigraph.storage.tables.access import Access
 from omnigraph.storage.tables.column_files import FragmentColumns, replace_column_values
-from omnigraph.storage.tables.end_files import (
-    LEAST_NUMBERED_ROWS,
-    NodeRows,
-    RowNumbers,
-    StoredEnds,
-    read_end_file,
-    write_end_file,
-)
+from omnigraph.storage.tables.derived_files import NodeRows, RowNumbers
+from omnigraph.storage.tables.end_files import LEAST_NUMBERED_ROWS, StoredEnds, read_end_file, write_end_file
 from omnigraph.storage.tables.fragments import (
     Numbers,
     RowVersions,
@@ -27,6 +21,14 @@ from omnigraph.storage.tables.fragments import (
     read_row_versions,
     read_rows,
     take_fragment,
+)
+from omnigraph.storage.tables.hop_files import (
+    CoveredEdges,
+    HopDirection,
+    StoredHops,
+    has_hop_file,
+    read_hop_file,
+    write_hop_file,
 )
 from omnigraph.storage.tables.linked_fragments import link_fragments
 from omnigraph.storage.tables.row_search import (
@@ -135,8 +137,10 @@ __all__ = [
     "TAIL_SIZES",
     "Access",
     "Addresses",
+    "CoveredEdges",
     "FragmentColumns",
     "FragmentText",
+    "HopDirection",
     "IndexKind",
     "NodeRows",
     "Numbers",
@@ -146,6 +150,7 @@ __all__ = [
     "StagedChange",
     "StorageCalls",
     "StoredEnds",
+    "StoredHops",
     "Table",
     "TableCommit",
     "TableFragment",
@@ -184,6 +189,7 @@ __all__ = [
     "extend_indexes",
     "find_addresses",
     "find_last_shared_version",
+    "has_hop_file",
     "has_indexable_rows",
     "have_same_layout",
     "identify_version",
@@ -211,6 +217,7 @@ __all__ = [
     "plan_tail_compaction",
     "read_deleted_offsets",
     "read_end_file",
+    "read_hop_file",
     "read_row_offsets",
     "read_row_versions",
     "read_rows",
@@ -232,5 +239,6 @@ __all__ = [
     "take_fragment",
     "update_fragments",
     "write_end_file",
+    "write_hop_file",
     "write_rows",
 ]
