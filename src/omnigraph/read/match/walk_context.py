@@ -6,6 +6,7 @@ Both strategies end in arrays, so each operator is written once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -106,7 +107,8 @@ def _look_up_edges(column: EntityColumn, walk: EdgeWalk, tables: QueryTables) ->
     found: dict[EdgeStep, list[_FoundEdges]] = {step: [] for step in walk.steps}
     hop = 0
     while len(frontier) and (walk.hops is None or hop < walk.hops):
-        if hop and not should_look_up(walk, len(frontier), tables):
+        rest = replace(walk, hops=None if walk.hops is None else walk.hops - hop)
+        if hop and not should_look_up(rest, len(frontier), tables):
             return None
         hop += 1
         ids, ahead = begin.take_ids(frontier), empty_positions()

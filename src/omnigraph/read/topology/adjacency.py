@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
@@ -18,12 +19,14 @@ from omnigraph.read.frames import (
     CompactPositions,
     Mask,
     Positions,
+    SkiRental,
     count_by_position,
     find_rows,
     map_parts,
     order_codes,
     repeat_numbers,
     sort_numbers,
+    split_groups,
     take_rows,
 )
 
@@ -33,6 +36,21 @@ if TYPE_CHECKING:
 _LARGEST_ADJACENCY: Final = 2**31 - 1
 _FEW_PAIRS: Final = 64
 """For so few pairs, binary searches take less time than making the matrix."""
+_IMPORT_SECONDS: Final = 0.15
+_SECONDS_PER_PASSED_HOP: Final = 2e-9
+_SECONDS_PER_PAIR: Final = 0.2e-6
+"""To import SciPy; what it takes longer to pass weights on, and to look for pairs, without it. Timed with 2.4 million
+hops."""
+
+_scipy_rental: Final = SkiRental()
+
+
+def _should_use_scipy(seconds: float) -> bool:
+    """Whether SciPy is imported, or doing without has cost as much as its import; pay so many seconds otherwise."""
+    if "scipy.sparse" in sys.modules or _scipy_rental.covers(_IMPORT_SECONDS):
+        return True
+    _scipy_rental.pay(seconds)
+    return False
 
 
 @dataclass(frozen=True)
@@ -88,7 +106,13 @@ class Adjacency:
 
     def propagate(self, weights: Positions) -> Positions:
         """Pass the weight of each node on to all of its neighbours, and return the sums that these receive."""
-        return cast("Positions", self.matrix.T @ weights)
+        if _should_use_scipy(self.num_hops * _SECONDS_PER_PASSED_HOP):
+            return cast("Positions", self.matrix.T @ weights)
+        received, degrees = np.zeros(self.num_neighbours, np.int64), self.degrees()
+        for part in split_groups(degrees):
+            nodes = slice(*np.searchsorted(self.indptr, [part.start + 1, part.stop]) - [1, 0])
+            np.add.at(received, self.neighbours[part], np.repeat(weights[nodes], degrees[nodes]))
+        return received
 
     @cached_property
     def matrix(self) -> csr_array:
@@ -236,7 +260,8 @@ def find_edges_between(
 
 def are_neighbours(arrays: Neighbourhood, sources: Positions, destinations: Positions) -> Mask:
     """Return for each source whether its destination is a neighbour. A destination may be beyond the adjacency."""
-    if isinstance(arrays, Adjacency) and len(sources) > _FEW_PAIRS:
+    are_many = len(sources) > _FEW_PAIRS
+    if isinstance(arrays, Adjacency) and are_many and _should_use_scipy(len(sources) * _SECONDS_PER_PAIR):
         inside = np.flatnonzero(destinations < arrays.num_neighbours)
         found = np.zeros(len(sources), np.bool_)
         if len(inside) and len(arrays.neighbours):

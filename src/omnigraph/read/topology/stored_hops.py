@@ -139,17 +139,16 @@ class _HopsReader:
         if not (_ascends(begin_map) and _ascends(end_map)):
             return None
         indptr, neighbours = self.stored.indptr, self.stored.neighbours
-        if not _is_identity(end_map):
-            neighbours = take_rows(end_map, cast("Positions", neighbours))
-        is_kept = neighbours >= 0
         gone = np.flatnonzero(begin_map < 0)
-        if len(gone):
+        is_identity = _is_identity(end_map)
+        if not is_identity:
+            neighbours = take_rows(end_map, cast("Positions", neighbours))
+        if len(gone) or not is_identity:
+            is_kept = neighbours >= 0
             is_kept[expand_ranges(indptr[gone].astype(np.int64), indptr[gone + 1].astype(np.int64))[1]] = False
-        check_deadline()
-        if not is_kept.all():
             before = np.concatenate([np.zeros(1, np.int32), np.cumsum(is_kept, dtype=np.int32)])
-            indptr, neighbours = before[indptr], take_rows(neighbours, find_rows(is_kept))
             check_deadline()
+            indptr, neighbours = before[indptr], take_rows(neighbours, find_rows(is_kept))
         counts = np.zeros(len(begins) + 1, np.int32)
         there = np.flatnonzero(begin_map >= 0)
         counts[begin_map[there] + 1] = np.diff(indptr)[there]
