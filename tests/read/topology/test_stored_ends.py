@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -30,6 +30,8 @@ WALKS = (
     "match { $a: Person  $a $e:knows $b } return { $a.name as a, $b.name as b, $e.since as s }",
     "match { $a: Person  $a knows{1,2} $b } return { $a.name as a, $b.name as b }",
     "match { $a: Person  $a livesIn $c } return { $a.name as a, $c.name as b }",
+    'match { $b: Person { name: "p06" }  $a knows{1,3} $b } return { $a.name as a, $b.name as b }',
+    "match { $a: Person  $a knows $b  $b knows $c } return { count($c) as n }",
 )
 
 
@@ -52,34 +54,37 @@ def new_graph(folder: Path) -> Graph:
 
 
 def end_files(graph: Graph) -> list[Path]:
+    """The files of ends, one for each fragment of edges, and of hops, two for each table."""
     return sorted(Path(str(graph.uri)).glob("edges/*/_ends/*"))
 
 
-def walk(graph: Graph, branch: str = "main") -> list[list[str]]:
-    """The rows of all walks, computed with nothing in memory."""
+def walk(
+    graph: Graph, branch: str = "main", cache: Cache | None = None, walks: Sequence[str] = WALKS
+) -> list[list[str]]:
+    """The rows of all walks, computed with nothing in memory, or with what a cache holds."""
     found: list[list[str]] = []
     with pytest.MonkeyPatch.context() as patch:
-        cache = Cache(2**28)
-        patch.setattr(queries, "shared_cache", lambda: cache)
-        for text in WALKS:
+        used = cache or Cache(2**28)
+        patch.setattr(queries, "shared_cache", lambda: used)
+        for text in walks:
             request = QueryRequest(f"query q() {{ {text} }}")
             rows = run_query(graph._manifest, request, branch, None, QueryOptions(strategy=Strategy.ARRAYS))
             found.append(sorted(map(str, rows.to_arrow().to_pylist())))
     return found
 
 
-def walk_without_files(graph: Graph, branch: str = "main") -> list[list[str]]:
+def walk_without_files(graph: Graph, branch: str = "main", walks: Sequence[str] = WALKS) -> list[list[str]]:
     """The same rows, found by ids."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "LEAST_NUMBERED_ROWS", 2**62)
-        return walk(graph, branch)
+        return walk(graph, branch, walks=walks)
 
 
 def test_a_cold_walk_reads_no_texts_of_edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, scans = new_graph(tmp_path), Scans(monkeypatch)
     expected = walk_without_files(graph)
     read = scans.taken()
-    assert len(end_files(graph)) == 2
+    assert len(end_files(graph)) == 2 * 3
     assert walk(graph) == expected
     assert sum(scans.taken()) <= sum(read) - 66 - 20
     reader = omnigraph.open(graph.uri, mode="ro")
@@ -90,6 +95,9 @@ CHANGES: dict[str, Callable[[Graph], object]] = {
     "update a node": lambda graph: graph.mutate('query m() { update Person set { age: 9 } where name = "p03" }'),
     "delete a node": lambda graph: graph.mutate('query m() { delete Person where name = "p04" }'),
     "delete edges": lambda graph: graph.mutate('query m() { delete Knows where from = "p05" }'),
+    "update edges": lambda graph: graph.mutate(
+        'query m() { match { $a: Person { name: "p08" }  $a $e:knows $b } update $e set { since: 9 } }'
+    ),
     "insert": lambda graph: graph.mutate(
         'query m() { insert Person { name: "new" } insert Knows { from: "new", to: "p06" } }'
     ),
@@ -190,8 +198,8 @@ def test_cleanup_removes_the_files_of_removed_rows(tmp_path: Path) -> None:
     expected = walk(graph)
     cleanup(graph._manifest, 1, confirm=True, stale_after=at_once, grace=at_once)
     after = {file.name for file in end_files(graph)}
-    assert len(after) == 2
-    assert len(before & after) == 1
+    assert len(after) == 2 * 3
+    assert len(before & after) == 3
     assert walk(graph) == expected
     assert not graph.verify().findings
     file = end_files(graph)[0]

@@ -1,4 +1,4 @@
-"""Files of numbered ends while processes die, write the same files at once, and delete them under a reader."""
+"""Files of numbered ends and of hops while processes die, write the same ones at once, or delete them under a reader."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ def delete_ends(folder: Path) -> None:
         shutil.rmtree(ends, ignore_errors=True)
 
 
-def read_ends(graph: Graph) -> list[bool]:
-    """Whether each fragment of edges has a file that is whole and its own."""
-    found: list[bool] = []
+def are_written(graph: Graph) -> bool:
+    """Whether each fragment of edges has a file that is whole and its own, and each table two files of hops."""
+    found: list[object] = []
     for name in ("Knows", "LivesIn"):
         table = graph.snapshot().table(name)
-        found += [tables.read_end_file(table, each) is not None for each in tables.list_fragments(table)]
-    return found
+        fragments = tables.list_fragments(table)
+        found += [tables.read_end_file(table, each) for each in fragments]
+        found += [tables.read_hop_file(table, fragments[0], "out"), tables.read_hop_file(table, fragments[0], "in")]
+    return None not in found
 
 
 def test_killed_at_every_file_the_rows_are_the_same_and_the_next_build_writes_the_rest(tmp_path: Path) -> None:
@@ -54,7 +56,7 @@ def test_killed_at_every_file_the_rows_are_the_same_and_the_next_build_writes_th
     delete_ends(template)
     steps = crash.record(write_ends, crash.fresh_copy(template))
     files = [step for step in steps if "_ends/" in step.detail]
-    assert len(files) == 2
+    assert len(files) == 2 * 3
     for number, when in crash.every_crash(files):
         folder = crash.fresh_copy(template)
         crash.kill_at(write_ends, (folder,), number, when)
@@ -63,7 +65,7 @@ def test_killed_at_every_file_the_rows_are_the_same_and_the_next_build_writes_th
         assert there == files.index(next(step for step in files if step.number == number)) + (when == "after")
         assert walk(graph) == walk_without_files(graph)
         crash.run(write_ends, folder)
-        assert read_ends(graph) == [True, True]
+        assert are_written(graph)
         assert walk(graph) == walk_without_files(graph)
 
 
@@ -76,7 +78,7 @@ def test_what_a_dead_writer_left_beside_the_files_is_not_read(tmp_path: Path) ->
     file.unlink()
     assert walk(graph) == expected
     graph.ensure_indexes()
-    assert read_ends(graph) == [True, True]
+    assert are_written(graph)
     assert walk(graph) == expected
 
 
@@ -91,6 +93,6 @@ def test_two_processes_write_and_delete_the_same_files_under_a_reader(tmp_path: 
     assert [writer.exitcode for writer in writers] == [0, 0]
     assert len(seen) > 1
     crash.run(write_ends, folder)
-    assert read_ends(graph) == [True, True]
+    assert are_written(graph)
     assert walk(graph) == expected
     assert not graph.verify().findings
