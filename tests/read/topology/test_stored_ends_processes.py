@@ -1,4 +1,4 @@
-"""Files of numbered ends and of hops while processes die, write the same ones at once, or delete them under a reader."""
+"""Files of numbered ends and of hops while processes die, write the same ones at once, or delete what one reads."""
 
 from __future__ import annotations
 
