@@ -50,6 +50,7 @@ THRESHOLDS = {
     (answer, "_BATCH_ROWS"): 2,
     (parts, "ROWS_AT_ONCE"): 3,
     (starting, "_SMALL"): 0,
+    (starting, "_LEAST_LOCATED"): 1,
 }
 """Where the way of a query depends on how many rows there are: as low as they go, a few rows are many."""
 

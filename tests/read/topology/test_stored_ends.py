@@ -95,6 +95,7 @@ CHANGES: dict[str, Callable[[Graph], object]] = {
     "update a node": lambda graph: graph.mutate('query m() { update Person set { age: 9 } where name = "p03" }'),
     "delete a node": lambda graph: graph.mutate('query m() { delete Person where name = "p04" }'),
     "delete edges": lambda graph: graph.mutate('query m() { delete Knows where from = "p05" }'),
+    "delete parallel edges": lambda graph: graph.mutate('query m() { delete Knows where from = "p00" }'),
     "update edges": lambda graph: graph.mutate(
         'query m() { match { $a: Person { name: "p08" }  $a $e:knows $b } update $e set { since: 9 } }'
     ),

@@ -8,7 +8,7 @@ from omnigraph.read.frames.alignment import align_frames, join_pieces
 from omnigraph.read.frames.bases import TableLineage, lineage_of, list_bases, note_base
 from omnigraph.read.frames.cache import Cache, StagedCache, shared_cache
 from omnigraph.read.frames.comparisons import match_pattern, to_comparable
-from omnigraph.read.frames.contents import FragmentContents, TableContents, read_contents
+from omnigraph.read.frames.contents import FragmentContents, TableContents, locate_addresses, read_contents
 from omnigraph.read.frames.entity_sets import (
     FEW_ROWS,
     ColumnCacheKey,
@@ -119,6 +119,7 @@ __all__ = [
     "join_pieces",
     "lineage_of",
     "list_bases",
+    "locate_addresses",
     "lookup_rows",
     "make_chains",
     "make_full_table",

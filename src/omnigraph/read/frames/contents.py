@@ -14,11 +14,15 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
+from omnigraph.read.frames.parts import Positions
+from omnigraph.storage.columns import Values
 from omnigraph.storage.lagging_columns import ColumnLag
-from omnigraph.storage.tables import IndexKind, Table, TableFragment, TableIndex, list_fragments
+from omnigraph.storage.tables import IndexKind, Table, TableFragment, TableIndex, list_fragments, read_deleted_offsets
 
 if TYPE_CHECKING:
     from lance.dataset import LanceDataset
@@ -168,3 +172,18 @@ def read_table_contents(table_key: str, table: Table) -> TableContents:
 @lru_cache(_KNOWN_FRAGMENTS)
 def _to_contents(fragment: TableFragment) -> FragmentContents:
     return FragmentContents(fragment.id, fragment.files, fragment.deletions, fragment.num_rows, fragment)
+
+
+def locate_addresses(addresses: Values, contents: TableContents, table: Table) -> Positions:
+    """Return the positions of rows of a table by their addresses: a fragment and an offset in it."""
+    numbers = addresses.to_numpy(zero_copy_only=False).astype(np.int64)
+    fragments, offsets = numbers >> 32, numbers & 0xFFFFFFFF
+    counts = [part.num_rows for part in contents.fragments]
+    starts = np.zeros(contents.newest_fragment + 1, np.int64)
+    starts[[part.fragment for part in contents.fragments]] = np.cumsum([0, *counts])[:-1]
+    positions = starts[fragments] + offsets
+    changed = [part for part in contents.fragments if part.deletions is not None]
+    for part, deleted in zip(changed, read_deleted_offsets(table, [each.source for each in changed]), strict=True):
+        here = np.flatnonzero(fragments == part.fragment)
+        positions[here] -= np.searchsorted(deleted.astype(np.int64), offsets[here])
+    return positions

@@ -33,6 +33,7 @@ from omnigraph.read.frames import (
     WholeTable,
     base_of,
     evaluate_predicate,
+    locate_addresses,
     mark_rows,
     take_rows,
     to_condition,
@@ -40,7 +41,7 @@ from omnigraph.read.frames import (
 from omnigraph.storage.columns import column_of, to_bool_array
 from omnigraph.storage.filters import Condition, ValueCondition, ValueIn
 from omnigraph.storage.lagging_columns import has_declared_column
-from omnigraph.storage.tables import Table
+from omnigraph.storage.tables import ROW_ADDRESS
 
 _KEY_IS_ID: Final = frozenset({Scalar.STRING, Scalar.BOOL}) | INTEGERS
 """Every release has written keys of these types into the id in the same way."""
@@ -49,6 +50,10 @@ _WITHOUT_INDEX: Final = (None, ComparisonOperator.NOT_EQUAL)
 """What an index of a column does not help to find."""
 _SMALL: Final = 20_000
 """A table of at most so many rows is always loaded: the next query finds it in memory."""
+_MANY: Final = 16
+_LEAST_LOCATED: Final = 1000
+"""If the storage finds one row in so many or more, and not just a few, a walk from them is over arrays of the whole
+table."""
 
 
 def execute_scan(plan: NodeScan, context: QueryContext, restrictions: Sequence[Condition] = ()) -> Frame:
@@ -62,9 +67,8 @@ def execute_scan(plan: NodeScan, context: QueryContext, restrictions: Sequence[C
     texts_of_pushed = _push_down(pushed, type_, context)
     context.recorder.record_access_path(_name_access(pushed, texts_of_pushed, type_, context))
     if texts_of_pushed is not None:
-        nodes: WholeTable | PartialTable = context.tables.partial_table_of(type_)
         _pay_scan(pushed, type_, context)
-        positions = _filter_in_storage(pushed, texts_of_pushed, nodes, context.snapshot.table(type_.table_key))
+        nodes, positions = _filter_in_storage(pushed, texts_of_pushed, type_, context)
         left = [condition for condition, sql in zip(pushed, texts_of_pushed, strict=True) if sql is None]
         positions = _filter_positions(left, nodes, positions)
     else:
@@ -175,14 +179,21 @@ def _decide_by_storage(condition: Condition, type_: NodeType, stored: pa.Schema)
 
 
 def _filter_in_storage(
-    conditions: Sequence[Condition], texts: Sequence[str | None], nodes: PartialTable, table: Table
-) -> Positions:
+    conditions: Sequence[Condition], texts: Sequence[str | None], type_: NodeType, context: QueryContext
+) -> tuple[WholeTable | PartialTable, Positions]:
+    """Return the rows that the storage finds; many of them as positions in the whole table, without looking at ids."""
+    nodes, table = context.tables.partial_table_of(type_), context.snapshot.table(type_.table_key)
     decided = [(condition, sql) for condition, sql in zip(conditions, texts, strict=True) if sql is not None]
     sql = " AND ".join(f"({text})" for _, text in decided)
     listed = [len(condition.values) for condition, _ in decided if is_id_condition(condition)]
     if listed and min(listed) <= FEW_ROWS:
-        return nodes.intern(table.read(["id", *nodes.columns_to_read], sql))
-    return nodes.intern(table.scan(["id"], filter=sql).read_all())
+        return nodes, nodes.intern(table.read(["id", *nodes.columns_to_read], sql))
+    rows = table.scan(["id"], filter=sql, with_row_address=True).read_all()
+    whole = context.tables.full_table_of(type_)
+    are_many = rows.num_rows >= max(_LEAST_LOCATED, len(whole) / _MANY)
+    if context.tables.strategy is Strategy.AUTO and are_many and isinstance(whole, FullTable):
+        return whole, locate_addresses(column_of(rows, ROW_ADDRESS), whole.contents, table)
+    return nodes, nodes.intern(rows.select(["id"]))
 
 
 def _filter_in_memory(conditions: Sequence[Condition], nodes: WholeTable) -> Positions:
