@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import cast
 
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph
@@ -63,6 +65,18 @@ def test_the_rest_is_loaded_and_the_reasons_are_kept(fleet: Graph, source: Path)
     assert found[5]["record"] == LINES[4]
     assert {found[line]["file"] for line in found} == {str(source)}
     assert Path(cast(str, result.rejects_path)).parent == Path(f"{fleet.uri}.rejects")
+
+
+def test_the_file_is_parquet_where_its_name_says_so(fleet: Graph, source: Path, tmp_path: Path) -> None:
+    other = omnigraph.open(shutil.copytree(fleet.uri, tmp_path / "other.og"))
+    result = fleet.load(source, on_error="quarantine", rejects=tmp_path / "wrong.parquet")
+    told = rejects(other.load(source, on_error="quarantine", rejects=tmp_path / "wrong.ndjson").rejects_path)
+    rows = pq.read_table(cast(str, result.rejects_path))
+    assert [str(type_) for type_ in rows.schema.types] == ["string", "string", "int64", *["string"] * 4]
+    assert rows.column_names == list(told[2])
+    # Messages have generated ids.
+    names = ("record", "file", "line", "type", "rule")
+    assert rows.select(names).to_pylist() == [{name: row[name] for name in names} for row in told.values()]
 
 
 def test_corrected_records_can_be_loaded_from_what_was_kept(fleet: Graph, source: Path) -> None:

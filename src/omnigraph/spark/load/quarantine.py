@@ -10,11 +10,9 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, cast
+from typing import cast
 
-import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor
@@ -27,20 +25,17 @@ from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.tables import FragmentText, Table
 from omnigraph.write.load import (
+    LINES_SUFFIXES,
+    REJECTS_SCHEMA,
     RecordedPart,
     RejectedPart,
     RejectedRecord,
     RejectsTarget,
     UnmatchedPart,
     to_rejects_line,
-)
-
-_LINES: Final = (".jsonl", ".ndjson", ".json")
-_FILE: Final = pa.schema(
-    [
-        pa.field(name, pa.int64() if name == "line" else pa.string())
-        for name in ("record", "file", "line", "type", "id", "rule", "message")
-    ]
+    to_rejects_table,
+    write_rejects_lines,
+    write_rejects_parquet,
 )
 
 
@@ -69,7 +64,7 @@ class SparkQuarantine:
                 case _:
                     assert isinstance(part, RecordedPart)
                     records += part.to_records()
-        others = pa.Table.from_pylist([dict(to_rejects_line(each)) for each in records], _FILE)
+        others = to_rejects_table(map(to_rejects_line, records))
         rejected = replace(self.rejected, fragments=tuple(fragments))
         if self.rejected.target.is_shared and count > load_incoming.LOCAL_LOAD_ROWS:
             (path,) = self.executor.run(rejected.write_file, [others])
@@ -89,18 +84,6 @@ def collect_rejected(
     return SparkQuarantine(executor, _RejectedRows(scratch, fragments, blocks, target), count)
 
 
-def _write_parquet(file: Path, parts: Iterable[pa.Table]) -> None:
-    with pq.ParquetWriter(str(file), _FILE) as writer:
-        for rows in parts:
-            writer.write_table(rows)
-
-
-def _write_lines(file: Path, parts: Iterable[pa.Table]) -> None:
-    with file.open("wb") as lines:
-        for rows in parts:
-            lines.writelines(orjson.dumps(row) + b"\n" for row in rows.to_pylist())
-
-
 @dataclass(frozen=True, slots=True)
 class _RejectedRows:
     """What a task needs to write the file."""
@@ -114,7 +97,7 @@ class _RejectedRows:
         """Task: write the rejected records and some others as one file. Memory does not grow with the former."""
         with TemporaryDirectory(prefix="omnigraph-load-") as folder:
             file = Path(folder, "rejected")
-            write = _write_lines if self.target.name.endswith(_LINES) else _write_parquet
+            write = write_rejects_lines if self.target.name.endswith(LINES_SUFFIXES) else write_rejects_parquet
             write(file, chain(self._read_rejected(), [others]))
             return self.target.put(file)
 
@@ -128,4 +111,4 @@ class _RejectedRows:
                 self.blocks.line_in_file(*cast("tuple[str, int, int]", place)) for place in zip(*places, strict=True)
             ]
             rows = batch.set_column(batch.schema.get_field_index("line"), "line", pa.array(lines, pa.int64()))
-            yield pa.Table.from_batches([rows]).select(_FILE.names)
+            yield pa.Table.from_batches([rows]).select(REJECTS_SCHEMA.names)

@@ -65,9 +65,11 @@ from omnigraph.write.load.matching import (
 )
 from omnigraph.write.load.rows import (
     GIVEN,
+    LINES_SUFFIXES,
     MAX_BUFFERED_BYTES,
     MAX_VIOLATIONS,
     NO_IDS,
+    REJECTS_SCHEMA,
     FragmentTarget,
     GeneratedIds,
     IncomingRows,
@@ -102,7 +104,10 @@ from omnigraph.write.load.rows import (
     schema_of,
     to_reader,
     to_rejects_line,
+    to_rejects_table,
     validate_batch,
+    write_rejects_lines,
+    write_rejects_parquet,
 )
 from omnigraph.write.load.run import (
     Engine,
@@ -121,10 +126,12 @@ __all__ = [
     "BATCH_ROWS",
     "GIVEN",
     "INCOMING_DIGESTS",
+    "LINES_SUFFIXES",
     "LOCAL_LOAD_ENGINE",
     "MAX_BUFFERED_BYTES",
     "MAX_VIOLATIONS",
     "NO_IDS",
+    "REJECTS_SCHEMA",
     "UNMATCHED",
     "ArrowStream",
     "ColumnMapping",
@@ -225,5 +232,8 @@ __all__ = [
     "stage_rows",
     "to_reader",
     "to_rejects_line",
+    "to_rejects_table",
     "validate_batch",
+    "write_rejects_lines",
+    "write_rejects_parquet",
 ]

@@ -33,13 +33,20 @@ from omnigraph.write.load.rows.quarantine import (
     RejectDelivery,
     RejectedPart,
     RejectSink,
-    RejectsLine,
     RejectsTarget,
     ViolationCollector,
     build_load_error,
     choose_rejects_target,
     format_records,
     to_rejects_line,
+)
+from omnigraph.write.load.rows.rejects_file import (
+    LINES_SUFFIXES,
+    REJECTS_SCHEMA,
+    RejectsLine,
+    to_rejects_table,
+    write_rejects_lines,
+    write_rejects_parquet,
 )
 from omnigraph.write.load.rows.row_admission import (
     NO_IDS,
@@ -65,9 +72,11 @@ from omnigraph.write.load.rows.validation import (
 __all__ = [
     "BLOB_ROWS_AT_ONCE",
     "GIVEN",
+    "LINES_SUFFIXES",
     "MAX_BUFFERED_BYTES",
     "MAX_VIOLATIONS",
     "NO_IDS",
+    "REJECTS_SCHEMA",
     "ConvertedColumn",
     "FoundRecord",
     "FragmentTarget",
@@ -118,7 +127,10 @@ __all__ = [
     "schema_of",
     "to_reader",
     "to_rejects_line",
+    "to_rejects_table",
     "to_row_errors",
     "unpack_given",
     "validate_batch",
+    "write_rejects_lines",
+    "write_rejects_parquet",
 ]

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self, TypedDict, cast, runtime_checkable
+from typing import Final, Protocol, Self, cast, runtime_checkable
 
 import orjson
 import pyarrow as pa
@@ -22,22 +22,17 @@ from omnigraph.storage.columns import column_of, compute, to_bool_array, to_list
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.load.rows.partial_rows import GIVEN, Mask, unpack_given
+from omnigraph.write.load.rows.rejects_file import (
+    PARQUET_SUFFIX,
+    RejectsLine,
+    encode_rejects_line,
+    read_rejects_lines,
+    write_rejects_parquet,
+)
 from omnigraph.write.load.rows.validation import RejectedRecord
 from omnigraph.write.rules import ViolationCounts
 
 MAX_VIOLATIONS: Final = 100
-
-
-class RejectsLine(TypedDict):
-    """One line of a file of rejected records. Its keys are part of the file format."""
-
-    record: str
-    file: str | None
-    line: int | None
-    type: str
-    id: str | None
-    rule: str
-    message: str
 
 
 class RejectSink(Protocol):
@@ -140,7 +135,7 @@ class RejectDelivery(Protocol):
 
 
 class Quarantine:
-    """Spools rejected records to a local file and finally writes them to the target."""
+    """Spools rejected records to a local file and finally writes them to the target, as Parquet if it is named so."""
 
     def __init__(self, spool_file: Path, target: RejectsTarget) -> None:
         self._spool_file = spool_file
@@ -150,7 +145,7 @@ class Quarantine:
 
     def take(self, rejected: RejectedRecord) -> None:
         """Spool one rejected record."""
-        self._file.write(_encode_line(rejected))
+        self._file.write(encode_rejects_line(to_rejects_line(rejected)))
         self.count += 1
 
     def deliver(self, more: Iterable[RejectedPart]) -> str:
@@ -161,8 +156,12 @@ class Quarantine:
         with complete.open("ab") as file:
             for part in more:
                 assert isinstance(part, RecordedPart)
-                file.writelines(map(_encode_line, part.to_records()))
-        return self._target.put(complete)
+                file.writelines(encode_rejects_line(to_rejects_line(each)) for each in part.to_records())
+        if not self._target.name.endswith(PARQUET_SUFFIX):
+            return self._target.put(complete)
+        rows = self._spool_file.with_suffix(PARQUET_SUFFIX)
+        write_rejects_parquet(rows, read_rejects_lines(complete))
+        return self._target.put(rows)
 
     def __enter__(self) -> Self:
         return self
@@ -171,10 +170,6 @@ class Quarantine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-
-
-def _encode_line(rejected: RejectedRecord) -> bytes:
-    return orjson.dumps(to_rejects_line(rejected), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def to_rejects_line(rejected: RejectedRecord) -> RejectsLine:
