@@ -106,7 +106,7 @@ class Violation:
     property: str | None = None
     value: Json = None
     ids: tuple[str, ...] = ()
-    """The ids of all rows involved, if there are several."""
+    """The ids of the rows involved, if there are several; of very many, the first hundred."""
 
     def to_json(self) -> dict[str, Json]:
         """Return one entry of ``violations``."""

@@ -206,6 +206,16 @@ def test_all_violations_are_counted_and_some_are_shown(graph: Graph, tmp_path: P
     assert len(refused(graph, file, "spark", check=True).violations) == 151
 
 
+@pytest.mark.usefixtures("spark", "many")
+def test_of_very_many_records_a_violation_names_a_few(graph: Graph, tmp_path: Path) -> None:
+    file = file_of(tmp_path / "many.jsonl", [*(ship("k") for _ in range(150)), *(tow("a", "b") for _ in range(150))])
+    there, here = refused(graph, file, "spark"), refused(graph, file, "local")
+    by_rule = {each.rule: each for each in there.violations}
+    assert f"is given 150 times, first in {file}:1, {file}:2, {file}:3 and 146 more" in by_rule["@key(code)"].message
+    named = {"@key(code)": 100, "@unique(name)": 100, "@card(0..2)": 100}
+    assert [{each.rule: len(each.ids) for each in found.violations} for found in (there, here)] == [named, named]
+
+
 @pytest.mark.usefixtures("many")
 def test_a_key_twice_in_two_partitions(spark: SparkSession, graph: Graph) -> None:
     one = spark.createDataFrame([("k", "one")], "code string, name string")

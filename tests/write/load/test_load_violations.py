@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph
 from omnigraph.errors import ValidationError, Violation
 from omnigraph.graph import Graph
 from omnigraph.write.load.rows.quarantine import build_load_error
@@ -70,3 +71,34 @@ def test_the_first_of_them_is_the_one_in_the_message() -> None:
     error = build_load_error([Violation("Port", "key", "nowhere"), late, early])
     assert error.message == "a.jsonl:3: early (and 2 more)"
     assert [each.message for each in error.violations] == ["early", "late", "nowhere"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_of_very_many_records_a_violation_names_a_few(tmp_path: Path, *, check: bool) -> None:
+    count = 300
+    graph = omnigraph.init(
+        tmp_path / "g.og", "node P { code: String @key  mail: String? @unique } edge E: P -> P @card(0..3)"
+    )
+    graph.load([{"type": "P", "data": {"code": "x"}}])
+    names = [f"c{number:03}" for number in range(count)]
+    (by_key,) = violations(graph, [{"type": "P", "data": {"code": "a"}} for _ in names], check=check)
+    assert (
+        by_key.message
+        == f"@key(code) on P: 'a' is given {count} times, first in record:1, record:2, record:3 and 296 more"
+    )
+    assert (by_key.line, by_key.id, set(by_key.ids)) == (count, "a", {"a"})
+    (by_value,) = violations(graph, [{"type": "P", "data": {"code": name, "mail": "m"}} for name in names], check=check)
+    assert (
+        by_value.message == f"@unique(mail) on P: value 'm' is held by 'c000' and 'c{count - 1}' and {count - 2} more"
+    )
+    assert by_value.ids[:2] == ("c000", "c001")
+    (by_node,) = violations(graph, [{"edge": "E", "from": "x", "to": "x"} for _ in names], check=check)
+    assert by_node.message == f"@card(0..3) on E: 'x' would have {count} edges"
+    assert [len(each.ids) for each in (by_key, by_value, by_node)] == [100] * 3
+
+
+def test_all_of_very_many_records_are_set_aside(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g.og", "node P { code: String @key  mail: String? @unique }")
+    records = [{"type": "P", "data": {"code": f"c{number}", "mail": "m"}} for number in range(300)]
+    result = graph.load([*records, {"type": "P", "data": {"code": "x"}}], on_error="quarantine")
+    assert (result.rejected, result.nodes) == (300, {"P": 1})

@@ -26,7 +26,7 @@ from omnigraph.spark.rules.merge_proofs import find_unproven_merges
 from omnigraph.spark.rules.proofs import find_unproven_rules
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import SizedFrame, count_partitions
-from omnigraph.storage.columns import column_of, compute, to_list
+from omnigraph.storage.columns import column_of, to_list
 from omnigraph.write.evolve import MAX_VIOLATIONS, FoundViolations, ReshapedRows
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import (
@@ -35,6 +35,7 @@ from omnigraph.write.rules import (
     RuleCheckResult,
     SetRule,
     ViolationCounts,
+    bound_ids,
     decode_set_violations,
     describe_violation,
     list_set_rules,
@@ -53,8 +54,8 @@ FOUND: Final = pa.schema(
     ]
 )
 """A violation of a rule, or, with a count, the number of its violations in a partition and of the ids in them."""
-_FoundRow: TypeAlias = tuple[int, int | None, str, str | None, list[str], int]
-_FOUND_COLUMNS: Final = "rule int, count long, value string, id string, ids array<string>, found long"
+_FoundRow: TypeAlias = tuple[int, int | None, str, str | None, list[str], int, int]
+_FOUND_COLUMNS: Final = "rule int, count long, value string, id string, ids array<string>, found long, total long"
 
 
 def check_changes(
@@ -228,9 +229,10 @@ def _to_relation(relation: Relation, received: ReceivedRows | None) -> pa.Table:
 def _to_found(section: int, violations: pa.Table, limit: int | None) -> Iterator[pa.RecordBatch]:
     count = violations.num_rows
     if count:
-        ids = int(compute("list_value_length", column_of(violations, "ids")).to_numpy(zero_copy_only=False).sum())
+        ids = int(column_of(violations, "total").to_numpy().sum())
         yield pa.RecordBatch.from_pylist([{"rule": section, "count": count, "found": ids}], FOUND)
-    for batch in violations.slice(0, limit).to_batches():
+    examples = violations if limit is None else bound_ids(violations.slice(0, limit))
+    for batch in examples.to_batches():
         rows = batch.num_rows
         numbers, counts = pa.array([section] * rows, pa.int32()), pa.nulls(rows, pa.int64())
         yield pa.RecordBatch.from_arrays([numbers, counts, *batch.columns], schema=FOUND)

@@ -18,12 +18,14 @@ from omnigraph.write.rules.rule_texts import (
     shorten,
 )
 from omnigraph.write.rules.set_rules import (
+    MAX_NAMED_IDS,
     SET_VIOLATIONS,
     Relation,
     RuleKind,
     SetRule,
     TablePart,
     ViolationCounts,
+    bound_ids,
     decode_set_violations,
     describe_violation,
     list_rule_columns,
@@ -32,6 +34,7 @@ from omnigraph.write.rules.set_rules import (
 )
 
 __all__ = [
+    "MAX_NAMED_IDS",
     "REQUIRED",
     "SET_VIOLATIONS",
     "AbsentValues",
@@ -44,6 +47,7 @@ __all__ = [
     "SetRule",
     "TablePart",
     "ViolationCounts",
+    "bound_ids",
     "check_changes",
     "check_rows",
     "decode_set_violations",

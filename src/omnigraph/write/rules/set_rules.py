@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Cardinality, Catalog, EdgeType, NodeType, TableKey
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.storage.columns import Rows
+from omnigraph.storage.columns import Rows, Values, column_of, compute, to_list
 from omnigraph.storage.keys import to_canonical_text
 from omnigraph.write.rules.row_rules import is_comparable
 from omnigraph.write.rules.rule_texts import format_cardinality, format_ends, format_key, format_unique, shorten
+
+MAX_NAMED_IDS: Final = 100
+"""How many ids a violation that fails a write names. To set rows aside, all must be named."""
 
 ViolationCounts: TypeAlias = Mapping[tuple[str, str], int]
 """How often rules are broken, by type and rule."""
@@ -113,18 +117,24 @@ SET_VIOLATIONS: Final = pa.schema(
         pa.field("id", pa.string()),
         pa.field("ids", pa.list_(pa.string())),
         pa.field("found", pa.int64()),
+        pa.field("total", pa.int64()),
     ]
 )
+"""What the SQL of a rule returns, and ``total``: how many ids it named, of which :func:`bound_ids` may leave some."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetViolation:
-    """One violation as the SQL returns it: the value, one incoming row and all rows that break the rule, a count."""
+    """One violation as the SQL returns it: the value, one incoming row and all rows that break the rule, a count.
+
+    ``total`` is the number of these rows, if ``ids`` are only some of them.
+    """
 
     value: str
     id: str | None
     ids: tuple[str, ...]
     count: int
+    total: int
 
 
 def list_set_rules(catalog: Catalog, table_key: str) -> tuple[SetRule, ...]:
@@ -157,7 +167,32 @@ def decode_set_violations(rows: Rows) -> Iterator[SetViolation]:
     """Decode the rows of a rule's SQL, given as :data:`SET_VIOLATIONS`."""
     for row in rows.to_pylist():
         # For a node without edges DataFusion and Spark differ: one collects a null, the other nothing.
-        yield SetViolation(row["value"], row["id"], tuple(id_ for id_ in row["ids"] if id_ is not None), row["found"])
+        ids = tuple(id_ for id_ in row["ids"] if id_ is not None)
+        yield SetViolation(row["value"], row["id"], ids, row["found"], row["total"])
+
+
+def count_ids(found: pa.Table) -> pa.Table:
+    """Complete the rows that the SQL of a rule returned to :data:`SET_VIOLATIONS`."""
+    counted = found.append_column("total", compute("list_value_length", column_of(found, "ids")))
+    return counted.cast(SET_VIOLATIONS)
+
+
+def bound_ids(found: pa.Table) -> pa.Table:
+    """Leave the first ids, in order, and the last one of each violation that names more than ``MAX_NAMED_IDS``."""
+    totals = column_of(found, "total").to_numpy(zero_copy_only=False)
+    if totals.max(initial=0) <= MAX_NAMED_IDS:
+        return found
+    listed = cast("pa.ListArray[pa.StringScalar]", column_of(found, "ids"))
+    ids = pa.array([_bound_list(listed.slice(row, 1)) for row in range(found.num_rows)], listed.type)
+    return found.set_column(found.schema.get_field_index("ids"), "ids", ids)
+
+
+def _bound_list(listed: pa.ListArray[pa.StringScalar]) -> list[str | None]:
+    ids = cast("Values", listed.flatten())
+    if len(ids) > MAX_NAMED_IDS:
+        order = pc.select_k_unstable(ids, MAX_NAMED_IDS - 1, sort_keys=[("", "ascending")])
+        ids = pa.concat_arrays([ids.take(order), pa.array([pc.max(ids).as_py()], ids.type)])
+    return cast("list[str | None]", to_list(ids))
 
 
 def describe_violation(rule: SetRule, found: SetViolation) -> Violation:
@@ -181,7 +216,7 @@ def _format_finding(rule: SetRule, found: SetViolation, value: str) -> str:
         case RuleKind.UNIQUE:
             first, last = min(found.ids), max(found.ids)
             if first != last:
-                more = f" and {len(found.ids) - 2} more" if len(found.ids) > 2 else ""
+                more = f" and {found.total - 2} more" if found.total > 2 else ""
                 return f"value '{value}' is held by '{first}' and '{last}'{more}"
             return f"'{value}' exists already" if found.count == 1 else f"'{value}' is given {found.count} times"
 

@@ -7,27 +7,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.errors import KeyConflict, ValidationError, Violation
 from omnigraph.language.schema import NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
-from omnigraph.storage.columns import Values, column_of, to_list
+from omnigraph.storage.columns import Values, column_of, compute, to_list
 from omnigraph.write.load.rows.incoming_rows import IncomingRows
 from omnigraph.write.load.rows.partial_rows import Mask, mark_without
-from omnigraph.write.load.rows.positions import RecordPosition, RowNumbers
+from omnigraph.write.load.rows.positions import RecordPosition, RowNumbers, RowPositions
 from omnigraph.write.load.rows.quarantine import MAX_VIOLATIONS, RejectedPart, build_load_error, format_records
 from omnigraph.write.load.rows.validation import RejectedRecord
-from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts, format_key
+from omnigraph.write.rules import MAX_NAMED_IDS, IncomingMode, RuleCheckResult, ViolationCounts, format_key
 
 _MAX_FURTHER_VIOLATIONS: Final = 10_000
 """A load that already fails checks at most so many further violations of set rules."""
+_MAX_NAMED_RECORDS: Final = 3
+"""How many records a violation names that have the id of the last one."""
 NO_IDS: Final = cast("Values", pa.array([], pa.string()))
 
 
@@ -96,7 +99,7 @@ class RowAdmission:
         missing = {each.id for each in known if each.id is not None}
         result = self.check(list(self.tables.values()), None if self.is_check else _MAX_FURTHER_VIOLATIONS)
         found = (each for each in result.violations if each.property not in PUBLIC_NAMES or each.value not in missing)
-        return [_add_position(each, positions) for each, positions in self._locate(list(islice(found, self._limit)))]
+        return [_add_position(each, records) for each, records in self._locate(list(islice(found, self._limit)))]
 
     def list_accepted(self, rejected: Mapping[str, RejectedRows]) -> list[IncomingTable]:
         """Return the rows of all tables without the rejected ones."""
@@ -106,19 +109,18 @@ class RowAdmission:
         """Build the error of a load that these violations fail, with the positions of their records."""
         found = self._locate(violations)
         incoming = [each.rows for each in self.tables.values()]
-        exist = all(len(at) == 1 and _is_id_conflict(incoming, violation) for violation, at in found)
-        placed = [_add_position(violation, positions) for violation, positions in found]
+        exist = all(records.count == 1 and _is_id_conflict(incoming, violation) for violation, records in found)
+        placed = [_add_position(violation, records) for violation, records in found]
         kind = KeyConflict if exist else ValidationError
         more = self._limit is not None and len(placed) >= self._limit
         return build_load_error(placed, kind, more=more, counts=counts)
 
-    def _locate(self, violations: Sequence[Violation]) -> list[tuple[Violation, list[RecordPosition]]]:
+    def _locate(self, violations: Sequence[Violation]) -> list[tuple[Violation, _RecordsOfId]]:
         """Return each violation with the positions of its records; several if its id came in several times."""
-        by_table = [_locate_rows(each.rows, violations) for each in self.tables.values()]
-        return [
-            (each, [position for found in by_table for position in found.get((each.type, each.id), [])])
-            for each in violations
-        ]
+        located: dict[tuple[str, str | None], _RecordsOfId] = {}
+        for each in self.tables.values():
+            _locate_rows(each.rows, violations, located)
+        return [(each, located.get((each.type, each.id), _NO_RECORDS)) for each in violations]
 
     @property
     def _limit(self) -> int | None:
@@ -206,24 +208,50 @@ def _to_sorted(ids: Iterable[str]) -> Values:
     return cast("Values", pa.array(sorted(ids), pa.string()))
 
 
+@dataclass(slots=True)
+class _RecordsOfId:
+    """The records that have one id: the positions of the first few and of the last, and how many there are."""
+
+    first: list[RecordPosition] = field(default_factory=list[RecordPosition])
+    last: RecordPosition | None = None
+    count: int = 0
+
+    def add(self, numbers: RowNumbers, positions: RowPositions) -> None:
+        """Add records that follow the others."""
+        self.first += positions.find(numbers[: _MAX_NAMED_RECORDS - len(self.first)])
+        (self.last,) = positions.find(numbers[-1:])
+        self.count += len(numbers)
+
+
+_NO_RECORDS: Final = _RecordsOfId()
+
+
 def _locate_rows(
-    rows: IncomingRows, violations: Iterable[Violation]
-) -> Mapping[tuple[str, str | None], list[RecordPosition]]:
-    """Find the positions of the records of one table that violations name, by type and id."""
+    rows: IncomingRows, violations: Iterable[Violation], located: dict[tuple[str, str | None], _RecordsOfId]
+) -> None:
+    """Add the records of one table that violations name, by type and id."""
     ids = {each.id for each in violations if each.id is not None and each.type == rows.type.name}
-    positions: dict[tuple[str, str | None], list[RecordPosition]] = {}
     for numbers, found in _find_incoming(rows, ids, ["id"]):
-        for id_, position in zip(_to_texts(found, "id"), rows.positions.find(numbers), strict=True):
-            positions.setdefault((rows.type.name, id_), []).append(position)
-    return positions
+        values = column_of(found, "id")
+        names = values.unique()
+        place_of = compute("index_in", values, options=pc.SetLookupOptions(names)).to_numpy()
+        # Stable, so that the records of each id stay in order.
+        order = np.argsort(place_of, kind="stable")
+        starts = np.searchsorted(place_of[order], np.arange(1, len(names)))
+        for id_, own in zip(cast("list[str]", to_list(names)), np.split(numbers[order], starts), strict=False):
+            located.setdefault((rows.type.name, id_), _RecordsOfId()).add(own, rows.positions)
 
 
-def _add_position(violation: Violation, found: Sequence[RecordPosition]) -> Violation:
-    """Add the file and line of the record to a violation; name the other records that have the same id."""
-    if not found:
+def _add_position(violation: Violation, found: _RecordsOfId) -> Violation:
+    """Add the file and line of the record to a violation; name some of the other records that have the same id."""
+    violation = replace(violation, ids=violation.ids[:MAX_NAMED_IDS])
+    if found.last is None:
         return violation
-    file, line = found[-1]
-    before = ", ".join(f"{name or 'record'}{'' if number is None else f':{number}'}" for name, number in found[:-1])
+    file, line = found.last
+    named = found.first[: found.count - 1]
+    before = ", ".join(f"{name or 'record'}{'' if number is None else f':{number}'}" for name, number in named)
+    more = found.count - 1 - len(named)
+    before += f" and {more} more" if more else ""
     message = f"{violation.message}, first in {before}" if before else violation.message
     return replace(violation, file=file, line=line, message=message)
 
