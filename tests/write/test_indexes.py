@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Barrier, Lock
 from typing import TypeVar, cast
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from omnigraph.errors import ConflictError, NotFound
 from omnigraph.graph import Graph
 from omnigraph.language.schema import TableKey
 from omnigraph.storage import tables
-from omnigraph.storage.tables import IndexKind, upkeep
+from omnigraph.storage.tables import IndexKind, Table, upkeep
 from omnigraph.write import indexes
 from omnigraph.write.executor import LocalExecutor
 from omnigraph.write.indexes import IndexSpec, ensure_id_indexes, ensure_indexes
@@ -339,6 +340,31 @@ def test_ids_and_ends_in_one_commit(fleet: Graph) -> None:
     assert indexed(fleet, "HomePort") == {}
     after = fleet.snapshot()
     assert after.pins["edge:Tows"].version == before.pins["edge:Tows"].version + 1
+
+
+def test_two_indexes_are_built_at_a_time(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, together = tables.build_segment, Barrier(2)
+    guard, running, most = Lock(), 0, 0
+
+    def watch(table: Table, column: str, kind: IndexKind, fragments: Sequence[int]) -> tables.Segment:
+        nonlocal running, most
+        with guard:
+            running += 1
+            most = max(most, running)
+        # Nobody comes through alone, and an even number of indexes is built.
+        together.wait(60)
+        made = build(table, column, kind, fragments)
+        with guard:
+            running -= 1
+        return made
+
+    monkeypatch.setattr(tables, "build_segment", watch)
+    report = ensure_id_indexes(fleet._manifest, "main", ["edge:CallsAt", "node:Port"])
+    assert sorted((index.table_key, index.column) for index in report.built) == [
+        *(("edge:CallsAt", column) for column in ("dst", "id", "src")),
+        ("node:Port", "id"),
+    ]
+    assert most == indexes.BUILT_AT_ONCE
 
 
 def test_a_load_leaves_small_gaps(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from threading import BoundedSemaphore
 from typing import Final, cast
 
 import numpy as np
@@ -33,10 +34,11 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, compute
 from omnigraph.storage.filters import quote_name
+from omnigraph.storage.machine_memory import release_unused_memory
 from omnigraph.storage.tables import IndexKind, StagedChange, Table, has_indexable_rows
 from omnigraph.write.commit import CommitOptions, PreparedWrite, TableChange, WriterKind, commit_operation
 from omnigraph.write.edge_ends import write_missing_ends
-from omnigraph.write.executor import LOCAL, Executor, group_evenly
+from omnigraph.write.executor import LOCAL, Executor, ThreadExecutor, group_evenly
 
 MIN_ROWS_IN_A_SEGMENT: Final = 500_000
 """Smaller indexes are built in one segment: joining more would only cost time."""
@@ -45,6 +47,8 @@ MAX_TEXTS_IN_A_SEGMENT: Final = 5_000_000
 """The most rows of a table that a task indexes, and that it has in an index after it joined some. Lance takes about a
 hundred bytes of memory for each row, two hundred for a short text."""
 MAX_VECTOR_BYTES_IN_A_SEGMENT: Final = 2 * 1024**3
+BUILT_AT_ONCE: Final = 2
+"""How many segments this process builds at a time, over all tables: Lance sorts each on one core, in memory."""
 MAX_UNCOVERED: Final = 100_000
 """How many rows an index may lack after a load before it is rebuilt; queries scan them."""
 _MAX_UNCOVERED_SHARE: Final = 8
@@ -230,6 +234,8 @@ def commit_indexes(manifest: Manifest, operation: EnsureIndexesOperation, option
     result = commit_operation(manifest, operation, replace(options, message="ensure indexes"))
     report = result.outcome
     now = take_snapshot(manifest, options.branch)
+    if any(now.pins[key].row_count > MAX_UNCOVERED for key in result.tables if key in now.pins):
+        release_unused_memory()
     if operation.executor is LOCAL:
         # Where the work is distributed, the ids of all nodes need not fit the memory of one process.
         written = dict.fromkeys(index.table_key for index in operation.required)
@@ -290,7 +296,8 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     # To join pieces costs more than to build them, so there are no more than keep all tasks busy.
     tasks = -(-executor.parallelism // max(1, len(required)))
     planned = [group for column, kind in required.items() for group in _plan_segments(table, column, kind, tasks)]
-    built = iter(executor.run(partial(_build_segment, table), [piece for group in planned for piece in group]))
+    builders = ThreadExecutor(BUILT_AT_ONCE) if executor is LOCAL else executor
+    built = iter(builders.run(partial(_build_segment, table), [piece for group in planned for piece in group]))
     groups = [tuple(next(built) for _ in group) for group in planned]
     joined = executor.run(partial(tables.merge_segments, table), [group for group in groups if len(group) > 1])
     return tables.extend_indexes(table, [*(group[0] for group in groups if len(group) == 1), *joined])
@@ -329,11 +336,15 @@ def _choose_fragments(table: Table, column: str, kind: IndexKind) -> Collection[
     return lacking if lacking and tables.can_grow(table, column, kind, lacking) else every
 
 
+_builds: Final = BoundedSemaphore(BUILT_AT_ONCE)
+
+
 def _build_segment(table: Table, piece: _SegmentTask) -> tables.Segment:
-    segment = tables.build_segment(table, piece.column, piece.kind, piece.fragments)
-    # No query can read an inverted index before it is joined, be it with no other.
-    must_join = piece.is_alone and piece.kind is IndexKind.INVERTED
-    return tables.merge_segments(table, (segment,)) if must_join else segment
+    with _builds:
+        segment = tables.build_segment(table, piece.column, piece.kind, piece.fragments)
+        # No query can read an inverted index before it is joined, be it with no other.
+        must_join = piece.is_alone and piece.kind is IndexKind.INVERTED
+        return tables.merge_segments(table, (segment,)) if must_join else segment
 
 
 # --------------------------------------------------------------------------------------------- the present indexes

@@ -13,7 +13,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import ConflictError, ValidationError
 from omnigraph.graph import Graph
-from omnigraph.storage.failpoints import record_writes
+from omnigraph.storage.failpoints import InjectedFault, When, fail_at, record_writes
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
@@ -33,6 +33,7 @@ MODES: tuple[LoadMode, ...] = ("append", "merge", "overwrite")
 def every_record_is_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stage each record by itself, as if it were a block of a large file."""
     monkeypatch.setattr(gathering, "MAX_BUFFERED_BYTES", 0)
+    monkeypatch.setattr(gathering, "MAX_STREAM_BYTES", 0)
     monkeypatch.setattr(sources, "BLOCK_RECORDS", 1)
 
 
@@ -80,6 +81,42 @@ def test_rows_are_staged_while_the_input_is_read(fleet: Graph) -> None:
     assert [count >= number for number, count in enumerate(seen)] == [True] * 4
     assert len(data_files(fleet) - before) == 4
     assert len(fleet.snapshot().table("Port").fragment_rows()) == 5
+
+
+def test_the_rows_of_a_type_stream_into_one_fragment(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "MAX_STREAM_BYTES", 1 << 20)
+    before = data_files(fleet)
+    with record_writes() as steps:
+        fleet.load(port(f"new{number}") for number in range(20))
+    assert [step.name for step in steps].count("table.stage") == 1
+    assert len(data_files(fleet) - before) == 1
+    assert list(ports(fleet)) == [*PORTS, *(f"new{number}" for number in range(20))]
+
+
+def test_types_that_alternate_stream_in_turn(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "MAX_STREAM_BYTES", 1 << 20)
+    vessels = [{"type": "Vessel", "data": {"code": f"w{number}", "name": "n", "kind": "tug"}} for number in range(6)]
+    pairs = zip(vessels, (port(f"new{number}") for number in range(6)), strict=True)
+    result = fleet.load(record for pair in pairs for record in pair)
+    assert result.nodes == {"Port": 6, "Vessel": 6}
+    assert list(ports(fleet)) == [*PORTS, *(f"new{number}" for number in range(6))]
+    assert [row["code"] for row in rows_of(fleet, "Vessel")][-6:] == [f"w{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_write_that_fails_while_its_rows_are_read_ends_the_load(
+    fleet: Graph, monkeypatch: pytest.MonkeyPatch, when: When
+) -> None:
+    monkeypatch.setattr(gathering, "MAX_STREAM_BYTES", 1 << 20)
+    # No more than one batch waits, so that reading goes on only as far as the write does.
+    monkeypatch.setattr(gathering, "MANY_BYTES", 0)
+    before, state = data_files(fleet), written(fleet)
+    with fail_at(1, when), pytest.raises(InjectedFault, match=r"table\.stage"):
+        fleet.load(port(f"new{number}") for number in range(200))
+    assert written(fleet) == state
+    # Nobody learnt the names of fragments whose write was not answered: they are for cleanup.
+    assert len(data_files(fleet) - before) == (when == "after")
+    assert fleet.load([port("x")]).nodes == {"Port": 1}
 
 
 # Rows that are merged into a table with rows wait on this machine until it is known which of them are new.
@@ -194,6 +231,7 @@ def test_a_branch_that_is_re_created_while_rows_are_staged_is_a_conflict(fleet: 
 
 def load_a_lot(uri: str, branch: str) -> LoadResult:
     """Load many rows, in a process that may die."""
+    gathering.MAX_STREAM_BYTES = 0  # pyright: ignore[reportConstantRedefinition]  the process is made for this call
     gathering.MAX_BUFFERED_BYTES = 0  # pyright: ignore[reportConstantRedefinition]  the process is made for this call
     records = [port("a"), port("p1", "new"), {"edge": "CallsAt", "from": "v1", "to": "a"}]
     return omnigraph.open(uri).load(records, mode="merge", branch=branch, txn=("import", 1))

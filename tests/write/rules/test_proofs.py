@@ -56,7 +56,7 @@ def _relations(rule: SetRule, texts: st.SearchStrategy[str | None]) -> st.Search
 
 
 def _breaks(rule: SetRule, relations: Mapping[str, pa.Table]) -> bool:
-    return any(True for _ in _execute_rule(CONTEXT, rule, relations))
+    return any(True for _ in _execute_rule(CONTEXT, rule, relations, is_bounded=False))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=_named)

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema import Catalog, NodeType, split_by_kind
@@ -39,6 +40,7 @@ from omnigraph.write.load.rows import (
     RejectedRecord,
     RejectedRows,
     RowAdmission,
+    StagedRows,
     UnmatchedRecords,
     build_load_error,
 )
@@ -328,8 +330,28 @@ def _can_break_rules(catalog: Catalog, incoming: IncomingTable) -> bool:
 
 
 def _to_row_changes(catalog: Catalog, incoming: IncomingTable) -> RowChanges:
-    columns = incoming.rows.storage.read_columns(list_rule_columns(catalog, incoming.table_key), incoming.excluded_ids)
+    names, rows = list_rule_columns(catalog, incoming.table_key), incoming.rows
+    if isinstance(rows.storage, StagedRows) and not len(incoming.excluded_ids):
+        return RowChanges(incoming.table_key, _StagedColumns(rows.storage, rows.count, names), mode=incoming.mode)
+    columns = rows.storage.read_columns(names, incoming.excluded_ids)
     return RowChanges(incoming.table_key, columns, mode=incoming.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class _StagedColumns:
+    """The columns of staged rows that set rules read. Only a rule that no proof settles needs all of them."""
+
+    storage: StagedRows
+    num_rows: int
+    names: tuple[str, ...]
+
+    def select(self, columns: list[str]) -> pa.Table:
+        """Return some columns of all rows, in a local file."""
+        return self.storage.read_columns(self.names, NO_IDS).select(columns)
+
+    def iterate(self, columns: list[str]) -> Iterator[pa.Table]:
+        """Yield some columns of all rows, as they are read."""
+        return self.storage.iterate_columns(columns)
 
 
 def stage_rows(table: Table, incoming: IncomingTable) -> StagedChange | None:

@@ -29,6 +29,7 @@ from omnigraph.manifest.references import (
 )
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin
+from omnigraph.storage.machine_memory import release_unused_memory
 from omnigraph.storage.tables import WriteMode, branch_uri
 from omnigraph.write.commit import (
     AlreadyCommitted,
@@ -304,7 +305,10 @@ def _read_locally(context: LoadContext) -> Generator[ParsedInput]:
             except BaseException:
                 discard()
                 raise
-            yield ParsedInput(buffer.to_incoming_rows(), collected, quarantine, LOCAL_LOAD_ENGINE, discard)
+            tables = buffer.to_incoming_rows()
+            if any(rows.is_large for rows in tables.values()):
+                release_unused_memory()
+            yield ParsedInput(tables, collected, quarantine, LOCAL_LOAD_ENGINE, discard)
 
 
 def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rejects: RejectSink) -> None:
@@ -410,6 +414,8 @@ def _build_indexes(
     is_large = outcome.changed > INDEX_ABOVE_ROWS
     if options.indexes == "never" or (options.indexes == "auto" and not is_large):
         return
+    if is_large:
+        release_unused_memory()
     try:
         if executor is None:
             ensure_id_indexes(manifest, commit_options.branch, outcome.rows, commit_options.actor)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +60,23 @@ def empty_ids() -> pa.StringArray:
     return pa.array([], pa.string())
 
 
+class ColumnSource(Protocol):
+    """Rows that are read when a rule asks for them."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        ...
+
+    def select(self, columns: list[str]) -> pa.Table:
+        """Return some columns of all rows, so that they can be read again."""
+        ...
+
+    def iterate(self, columns: list[str]) -> Iterator[pa.Table]:
+        """Yield some columns of all rows in pieces. Nothing of them is kept."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RowChanges:
     """The incoming rows and the removed ids of one table.
@@ -68,7 +85,7 @@ class RowChanges:
     """
 
     table_key: str
-    incoming: pa.Table
+    incoming: pa.Table | ColumnSource
     removed: pa.StringArray = field(default_factory=empty_ids)
     mode: IncomingMode = IncomingMode.UPSERT
 
@@ -134,6 +151,18 @@ class ChangedTable:
             case TablePart.DELETED:
                 return self._read_deleted(columns)
 
+    @property
+    def incoming_count(self) -> int:
+        """The number of incoming rows."""
+        return self._changes.incoming.num_rows
+
+    def iterate_incoming(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of the incoming rows in pieces."""
+        incoming = self._changes.incoming
+        return (
+            iter([incoming.select(list(columns))]) if isinstance(incoming, pa.Table) else incoming.iterate([*columns])
+        )
+
     def announce(self, columns: Sequence[str], required: RequiredValues) -> None:
         """Announce a lookup of kept rows, so that the first lookup reads for all. For a few values only."""
         self._announced.setdefault(required.column, []).append((columns, required.values))
@@ -149,7 +178,7 @@ class ChangedTable:
 
     @property
     def _incoming_ids(self) -> Values:
-        return column_of(self._changes.incoming, "id")
+        return column_of(self._changes.incoming.select(["id"]), "id")
 
     @property
     def _superseded_ids(self) -> Values:

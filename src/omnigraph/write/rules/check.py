@@ -28,16 +28,17 @@ from omnigraph.write.rules.changed_table import (
     RowChanges,
     RowLocations,
 )
-from omnigraph.write.rules.proofs import are_ends_proven, is_proven
+from omnigraph.write.rules.proofs import drop_proven_ends, is_proven
 from omnigraph.write.rules.row_rules import find_row_violations
 from omnigraph.write.rules.set_rules import (
-    SET_VIOLATIONS,
     Relation,
     RuleKind,
     SemiJoin,
     SetRule,
     SetViolation,
     ViolationCounts,
+    bound_ids,
+    count_ids,
     decode_set_violations,
     describe_violation,
     list_rule_columns,
@@ -101,6 +102,7 @@ def check_changes(
 ) -> RuleCheckResult:
     """Check the set rules that changes could break, one change for each table; return at most ``limit`` violations.
 
+    Without a limit, each violation names all rows that take part in it; with one, ``MAX_NAMED_IDS`` of them.
     Row rules are not run: see :func:`check_rows`.
     """
     by_key = {change.table_key: change for change in changes}
@@ -110,10 +112,12 @@ def check_changes(
     is_small, is_large = row_count <= _FEW_ROWS, row_count > MANY_ROWS
     table_class = LargeChangedTable if is_large else ChangedTable
     tables = {key: table_class(type_of_table(catalog, key), snapshot, by_key.get(key)) for key in keys}
-    pending = _announce_lookups(_select_pending(rules, tables), tables) if is_small else _select_pending(rules, tables)
+    pending = _select_pending(drop_proven_ends(rules, tables) if is_large else rules, tables)
+    pending = _announce_lookups(pending, tables) if is_small else pending
     read = _partition_relations if is_large else _read_relations
     inputs = ((each.rule, relations) for each in pending for relations in read(each, tables))
-    violations = tuple(islice(_find_violations(inputs, partial(_create_context, is_small=is_small)), limit))
+    create_context = partial(_create_context, is_small=is_small)
+    violations = tuple(islice(_find_violations(inputs, create_context, is_bounded=limit is not None), limit))
     locations = {
         key: found for key in by_key if key in tables and (found := tables[key].locate_changed_rows()) is not None
     }
@@ -168,7 +172,10 @@ def _announce_lookups(pending: Iterable[_PendingRule], tables: Mapping[str, Chan
 
 
 def _find_violations(
-    inputs: Iterable[tuple[SetRule, Mapping[str, pa.Table]]], create_context: Callable[[], SessionContext]
+    inputs: Iterable[tuple[SetRule, Mapping[str, pa.Table]]],
+    create_context: Callable[[], SessionContext],
+    *,
+    is_bounded: bool,
 ) -> Iterator[Violation]:
     """Run each rule on its relations, unless a proof shows that it holds."""
     context: SessionContext | None = None
@@ -176,7 +183,8 @@ def _find_violations(
         if sum(rows.num_rows for rows in relations.values()) <= _PROVABLE_ROWS and is_proven(rule, relations):
             continue
         context = context or create_context()
-        yield from (describe_violation(rule, found) for found in _execute_rule(context, rule, relations))
+        found = _execute_rule(context, rule, relations, is_bounded=is_bounded)
+        yield from (describe_violation(rule, each) for each in found)
 
 
 def _create_context(*, is_small: bool) -> SessionContext:
@@ -216,8 +224,6 @@ def _partition_relations(pending: _PendingRule, tables: Mapping[str, ChangedTabl
         else tables[relation.table_key].read_part(relation.part, relation.physical_columns)
         for relation in pending.rule.relations
     }
-    if pending.rule.kind is RuleKind.ENDS and are_ends_proven(pending.rule, rows):
-        return
     count = min(_MOST_PARTS, 1 + sum(each.num_rows for each in rows.values()) // _ROWS_IN_A_PART)
     partitions: list[list[pa.Table]] = []
     for relation in pending.rule.relations:
@@ -237,9 +243,12 @@ def _collect_required(
     return RequiredValues(relation.columns[semi_join.column][0], pa.concat_arrays(values))
 
 
-def _execute_rule(context: SessionContext, rule: SetRule, relations: Mapping[str, pa.Table]) -> Iterator[SetViolation]:
+def _execute_rule(
+    context: SessionContext, rule: SetRule, relations: Mapping[str, pa.Table], *, is_bounded: bool
+) -> Iterator[SetViolation]:
     for batch in _query_violations(context, rule, relations).to_batches(max_chunksize=1_000):
-        yield from decode_set_violations(batch)
+        rows = pa.Table.from_batches([batch])
+        yield from decode_set_violations(bound_ids(rows) if is_bounded else rows)
 
 
 def query_violations(rule: SetRule, relations: Mapping[str, pa.Table]) -> pa.Table:
@@ -252,5 +261,5 @@ def _query_violations(context: SessionContext, rule: SetRule, relations: Mapping
         context.deregister_table(name)
         context.register_record_batches(name, [rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]])
     check_deadline()
-    found = context.sql(rule.sql).to_arrow_table().cast(SET_VIOLATIONS)
+    found = count_ids(context.sql(rule.sql).to_arrow_table())
     return found.sort_by([("value", "ascending"), ("id", "ascending")])

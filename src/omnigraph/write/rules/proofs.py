@@ -6,7 +6,9 @@ or "unknown", and then the SQL runs. Where nulls make the two hard to compare, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import Final, cast
 
 import pyarrow as pa
@@ -15,9 +17,8 @@ import pyarrow.compute as pc
 from omnigraph.deadlines import check_deadline
 from omnigraph.language.schema import Cardinality
 from omnigraph.storage.columns import Rows, Values, column_of, compute, is_among
-from omnigraph.storage.keys import to_canonical_text
-from omnigraph.write.rules.changed_table import subtract_values
-from omnigraph.write.rules.set_rules import RuleKind, SetRule
+from omnigraph.write.rules.changed_table import ChangedTable, subtract_values
+from omnigraph.write.rules.set_rules import RuleKind, SetRule, TablePart
 
 _MOST_NODES: Final = 1_000_000
 _EDGES_AT_ONCE: Final = 1_000_000
@@ -55,28 +56,65 @@ def _has_all_ends(relations: Relations) -> bool:
     )
 
 
-def are_ends_proven(rule: SetRule, rows: Mapping[str, pa.Table]) -> bool:
-    """Whether the SQL of a rule on ends surely returns no row, for any number of edges between not too many nodes.
+def drop_proven_ends(rules: Iterable[SetRule], tables: Mapping[str, ChangedTable]) -> Iterator[SetRule]:
+    """Yield the rules except those on ends that surely hold, for any number of edges between not too many nodes.
 
-    The rows are those of the tables. Edges are looked at piece by piece, the ids of the nodes are held in memory.
+    The edges of a table are read once and looked at piece by piece. The ids of the nodes are held in memory.
     """
-    relations = {relation.name: relation for relation in rule.relations}
-    nodes = ("incoming_nodes", "kept_nodes")
-    if rows["deleted_nodes"].num_rows or sum(rows[name].num_rows for name in nodes) > _MOST_NODES:
-        return False
-    ids = [
-        to_canonical_text(piece, relations[name].columns["id"]) for name in nodes for piece in rows[name].to_batches()
-    ]
-    known = pa.concat_arrays([pa.array([], pa.string()), *ids])
-    incoming = rows["incoming"]
-    for begin in range(0, incoming.num_rows, _EDGES_AT_ONCE):
-        check_deadline()
-        # Each piece makes a hash table of all nodes, so it has many times as many edges.
-        pieces = incoming.slice(begin, _EDGES_AT_ONCE).to_batches()
-        ends = pa.concat_arrays([to_canonical_text(piece, relations["incoming"].columns["node"]) for piece in pieces])
-        if ends.null_count or not _are_all_among(ends, known):
-            return False
-    return True
+    for table_key, group in groupby(rules, lambda each: each.relations[0].table_key):
+        found = list(group)
+        of_ends = [each for each in found if each.kind is RuleKind.ENDS and tables[table_key].incoming_count]
+        proven = _prove_ends(of_ends, tables[table_key], tables)
+        yield from (each for each in found if each not in proven)
+
+
+def _prove_ends(rules: Sequence[SetRule], edges: ChangedTable, tables: Mapping[str, ChangedTable]) -> list[SetRule]:
+    """Return the rules on the ends of the edges of a table that are proven to hold."""
+    nodes = {key: _read_node_ids(tables[key]) for key in dict.fromkeys(map(_node_table_of, rules))}
+    left = [(rule, ids) for rule in rules if (ids := nodes[_node_table_of(rule)]) is not None]
+    if not left:
+        return []
+    # Arrow releases the interpreter lock, so the two ends are looked up in parallel.
+    with ThreadPoolExecutor(len(left)) as threads:
+        for block in _combine_pieces(edges.iterate_incoming([rule.property for rule, _ in left])):
+            check_deadline()
+            ends = [cast("Values", block.column(rule.property)) for rule, _ in left]
+            hold = threads.map(_are_ends_among, ends, [ids for _, ids in left])
+            left = [each for each, holds in zip(left, hold, strict=True) if holds]
+            if not left:
+                break
+    return [rule for rule, _ in left]
+
+
+def _node_table_of(rule: SetRule) -> str:
+    return next(each.table_key for each in rule.relations if each.name == "incoming_nodes")
+
+
+def _read_node_ids(nodes: ChangedTable) -> Values | None:
+    """Return the ids that a node table has after the change; None if it loses some, or has too many."""
+    if nodes.read_part(TablePart.DELETED, ["id"]).num_rows:
+        return None
+    parts = [nodes.read_part(part, ["id"]) for part in (TablePart.INCOMING, TablePart.KEPT)]
+    if sum(each.num_rows for each in parts) > _MOST_NODES:
+        return None
+    return pa.concat_arrays([pa.array([], pa.string()), *(column_of(each, "id") for each in parts)])
+
+
+def _combine_pieces(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Combine pieces: each makes a hash table of all nodes, so it has many times as many edges."""
+    pending: list[pa.Table] = []
+    for piece in pieces:
+        for begin in range(0, piece.num_rows, _EDGES_AT_ONCE):
+            pending.append(piece.slice(begin, _EDGES_AT_ONCE))
+            if sum(each.num_rows for each in pending) >= _EDGES_AT_ONCE:
+                yield pa.concat_tables(pending)
+                pending = []
+    if pending:
+        yield pa.concat_tables(pending)
+
+
+def _are_ends_among(ends: Values, ids: Values) -> bool:
+    return not ends.null_count and _are_all_among(ends, ids)
 
 
 def _is_within_limits(relations: Relations, limits: Cardinality) -> bool:

@@ -253,6 +253,11 @@ class StagedRows:
             self._columns[key] = found
         return found
 
+    def iterate_columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of all rows in pieces, in order, and keep nothing."""
+        reader = self.detached.scan(names, after_fragment=self.last_other_fragment, one_by_one=True)
+        return (pa.Table.from_batches([batch]) for batch in reader)
+
     def find_rows(self, ids: Values, names: Sequence[str] | None) -> Iterator[NumberedRows]:
         """Yield the rows of some ids with their row numbers."""
         for piece in self._scan(names, ValueIn(("id",), cast("pa.StringArray", ids)).to_sql()):

@@ -1,16 +1,19 @@
 """Buffer validated rows while the input is read: in memory first, in fragments if they become many.
 
-When the buffer is full, the type with the most bytes is written as a fragment: to its own table if the branch owns it
-and it may be written to, else to a local table. So memory grows neither with the input nor with the number of types,
-and a small load writes nothing before it is validated.
+Once a type has many rows, they stream into fragments: of its own table if the branch owns it and it may be written to,
+else of a local table. Rows of other types are buffered meanwhile; when the buffers are full, the type with the most
+bytes streams next. So memory grows neither with the input nor with the number of types, and a small load writes nothing
+before it is validated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Condition
 from types import TracebackType
 from typing import Final, Self
 
@@ -26,7 +29,11 @@ from omnigraph.write.load.rows.positions import GeneratedIds, PositionFile
 from omnigraph.write.load.rows.validation import ValidatedBatch
 
 MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
-"""The limit of bytes in memory, over all types. Fragments have about this size."""
+"""The limit of bytes in memory, over all types."""
+MANY_BYTES: Final = 16 * 1024 * 1024
+"""A type with so many bytes is streamed; so many bytes may wait for the stream."""
+MAX_STREAM_BYTES: Final = 512 * 1024 * 1024
+"""The next fragment begins after so many bytes, or where Lance begins one."""
 
 
 class RowBuffer:
@@ -42,12 +49,21 @@ class RowBuffer:
         self._size = 0
         self._open = ExitStack()
         self._writer = self._open.enter_context(ThreadPoolExecutor(1, "omnigraph-load"))
-        self._writing: Future[None] | None = None
+        self._streaming: tuple[_TypeBuffer, _FragmentStream] | None = None
 
     def add(self, batch: ValidatedBatch) -> None:
         """Add validated rows."""
-        self.buffer_of(batch.type).add(batch)
+        buffer = self.buffer_of(batch.type)
+        if not batch.rows.num_rows:
+            return
+        buffer.note(batch)
+        if self._streaming is not None and self._streaming[0] is buffer:
+            self._feed(buffer, [batch.rows])
+            return
+        buffer.keep(batch.rows)
         self._size += batch.rows.nbytes
+        if self._streaming is None and buffer.size > min(MANY_BYTES, MAX_BUFFERED_BYTES):
+            self._write(buffer)
         while self._size > MAX_BUFFERED_BYTES:
             self._write(max(self._buffers.values(), key=lambda each: each.size))
 
@@ -82,25 +98,86 @@ class RowBuffer:
         with self._open:
             if error is not None:
                 with suppress(Exception):
-                    self._wait()
+                    self._end_stream()
                 return
             for buffer in self._buffers.values():
                 if buffer.target is not None and buffer.size:
                     self._write(buffer)
-            self._wait()
+            self._end_stream()
 
     def _write(self, buffer: _TypeBuffer) -> None:
-        """Start writing the buffered rows of a type. One fragment is written at a time, while reading goes on."""
-        self._wait()
+        """Stream the buffered rows of a type, and those that follow. One type is written at a time, as it is read."""
         self._size -= buffer.size
-        if buffer.target is None:
-            buffer.target = self._find_target(buffer.type.table_key) or buffer.create_local_target()
-        self._writing = self._writer.submit(buffer.write, buffer.take())
+        self._feed(buffer, buffer.take())
 
-    def _wait(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+    def _feed(self, buffer: _TypeBuffer, batches: list[pa.RecordBatch]) -> None:
+        if self._streaming is not None and (self._streaming[0] is not buffer or self._streaming[1].is_full):
+            self._end_stream()
+        if self._streaming is None:
+            target = buffer.target or self._find_target(buffer.type.table_key) or buffer.create_local_target()
+            buffer.target = target
+            self._streaming = buffer, _FragmentStream(self._writer, target, buffer.schema)
+        for batch in batches:
+            self._streaming[1].put(batch)
+
+    def _end_stream(self) -> None:
+        streaming, self._streaming = self._streaming, None
+        if streaming is not None:
+            buffer, stream = streaming
+            buffer.fragments += stream.end()
+
+
+class _FragmentStream:
+    """Writes batches as fragments in another thread, while more are put in. Few bytes wait."""
+
+    def __init__(self, writer: ThreadPoolExecutor, target: FragmentTarget, schema: pa.Schema) -> None:
+        self._waiting: deque[pa.RecordBatch] = deque()
+        self._bytes = 0
+        self._total = 0
+        self._has_ended = False
+        self._changed = Condition()
+        reader = pa.RecordBatchReader.from_batches(schema, self._take_all())
+        self._writing = writer.submit(tables.write_rows, target.table, reader, target.mode)
+        self._writing.add_done_callback(self._notice_end)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next rows belong into another fragment."""
+        return self._total >= MAX_STREAM_BYTES
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Put rows in; wait while many bytes are there. Raise what the write raised."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._bytes <= MANY_BYTES or self._writing.done())
+            if self._writing.done():
+                self._writing.result()
+            self._waiting.append(batch)
+            self._bytes += batch.nbytes
+            self._total += batch.nbytes
+            self._changed.notify_all()
+
+    def end(self) -> tuple[FragmentText, ...]:
+        """Wait until all rows are written, and return the fragments."""
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+        return self._writing.result()
+
+    def _take_all(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows to the write, as they come."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._has_ended)
+                if not self._waiting:
+                    return
+                batch = self._waiting.popleft()
+                self._bytes -= batch.nbytes
+                self._changed.notify_all()
+            yield batch
+
+    def _notice_end(self, _writing: Future[tuple[FragmentText, ...]]) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
 
 class _TypeBuffer:
@@ -108,7 +185,7 @@ class _TypeBuffer:
 
     def __init__(self, type_: NodeType | EdgeType, schema: pa.Schema, folder: Path, open_: ExitStack) -> None:
         self.type = type_
-        self._schema = schema
+        self.schema = schema
         self.target: FragmentTarget | None = None
         self.fragments: list[FragmentText] = []
         self.size = 0
@@ -117,35 +194,30 @@ class _TypeBuffer:
         self._generated = GeneratedIds()
         self._positions = open_.enter_context(PositionFile(folder / "positions"))
 
-    def add(self, batch: ValidatedBatch) -> None:
-        """Buffer rows."""
-        if not batch.rows.num_rows:
-            return
-        self._batches.append(batch.rows)
+    def note(self, batch: ValidatedBatch) -> None:
+        """Note where the next rows come from."""
         self._positions.add(batch.file, batch.lines)
         self._generated.add(batch.rows.num_rows - batch.generated, generated=False)
         self._generated.add(batch.generated, generated=True)
-        self.size += batch.rows.nbytes
 
-    def take(self) -> pa.Table:
+    def keep(self, rows: pa.RecordBatch) -> None:
+        """Buffer rows."""
+        self._batches.append(rows)
+        self.size += rows.nbytes
+
+    def take(self) -> list[pa.RecordBatch]:
         """Remove and return the buffered rows."""
-        rows = pa.Table.from_batches(self._batches, self._schema)
-        self._batches, self.size = [], 0
-        return rows
-
-    def write(self, rows: pa.Table) -> None:
-        """Write the next fragment."""
-        assert self.target is not None
-        self.fragments += tables.write_rows(self.target.table, rows, self.target.mode)
+        batches, self._batches, self.size = self._batches, [], 0
+        return batches
 
     def create_local_target(self) -> FragmentTarget:
         """Create a new local table."""
-        return FragmentTarget(tables.create_empty_table(str(self._folder / "rows"), self._schema, "load"), "append")
+        return FragmentTarget(tables.create_empty_table(str(self._folder / "rows"), self.schema, "load"), "append")
 
     def to_incoming_rows(self) -> IncomingRows:
         """Return all rows that were added."""
         if self.target is None:
-            storage = InMemoryRows(pa.Table.from_batches(self._batches, self._schema))
+            storage = InMemoryRows(pa.Table.from_batches(self._batches, self.schema))
         else:
-            storage = StagedRows(self.type, self._schema, self.target, tuple(self.fragments))
+            storage = StagedRows(self.type, self.schema, self.target, tuple(self.fragments))
         return IncomingRows(self.type, self._generated, self._positions, storage)
