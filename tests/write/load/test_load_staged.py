@@ -19,8 +19,11 @@ from omnigraph.storage.objects import Objects
 from omnigraph.write.commit.section import HANDOFF_MESSAGE
 from omnigraph.write.load import LoadMode
 from omnigraph.write.load.inputs import sources
+from omnigraph.write.load.rows import incoming_rows
 from omnigraph.write.load.rows import row_buffer as gathering
 from omnigraph.write.load.run import LoadResult
+from omnigraph.write.rules import check, proofs
+from omnigraph.write.spill import spill_rows
 from tests import crash
 from tests.graphs import rows_of, written
 from tests.write.mutation.interleaving import meanwhile
@@ -111,12 +114,56 @@ def test_a_write_that_fails_while_its_rows_are_read_ends_the_load(
     # No more than one batch waits, so that reading goes on only as far as the write does.
     monkeypatch.setattr(gathering, "MANY_BYTES", 0)
     before, state = data_files(fleet), written(fleet)
+    seen: list[int] = []
+
+    def read() -> Iterator[Mapping[str, object]]:
+        for number in range(200):
+            seen.append(number)
+            yield port(f"new{number}")
+
     with fail_at(1, when), pytest.raises(InjectedFault, match=r"table\.stage"):
-        fleet.load(port(f"new{number}") for number in range(200))
+        fleet.load(read())
+    # After the write there is nothing left to read.
+    assert (len(seen) == 200) == (when == "after")
     assert written(fleet) == state
     # Nobody learnt the names of fragments whose write was not answered: they are for cleanup.
     assert len(data_files(fleet) - before) == (when == "after")
     assert fleet.load([port("x")]).nodes == {"Port": 1}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_ends_of_many_edges_are_checked_as_they_are_read(
+    fleet: Graph, monkeypatch: pytest.MonkeyPatch, mode: LoadMode
+) -> None:
+    monkeypatch.setattr(check, "MANY_ROWS", 0)
+    # Each edge is looked at by itself.
+    monkeypatch.setattr(proofs, "_EDGES_AT_ONCE", 1)
+    spilled: list[object] = []
+
+    def note(*given: object) -> object:
+        spilled.append(given)
+        return spill_rows(*given)  # pyright: ignore[reportArgumentType]  whatever was given
+
+    monkeypatch.setattr(incoming_rows, "spill_rows", note)
+    tows = [{"edge": "Tows", "from": "v1", "to": code} for code in ("v2", "v3", "v2", "v3")]
+    assert fleet.load(tows, mode=mode).edges == {"Tows": 4}
+    # Generated ids need no look, so the ends are all that is read.
+    assert mode != "append" or not spilled
+    before = written(fleet)
+    with pytest.raises(ValidationError) as caught:
+        fleet.load([*tows, {"edge": "Tows", "from": "v1", "to": "nobody"}, tows[0]], mode=mode)
+    assert [(each.rule, each.line, each.value) for each in caught.value.violations] == [
+        ("edge Tows: Vessel -> Vessel", 5, "nobody")
+    ]
+    assert written(fleet) == before
+
+
+def test_a_node_that_many_edges_lose_is_a_violation(fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "MANY_ROWS", 0)
+    calls = [{"edge": "CallsAt", "from": "v1", "to": code} for code in ("p1", "p2", "p2")]
+    with pytest.raises(ValidationError) as caught:
+        fleet.load([port("p1"), *calls], mode="overwrite")
+    assert {(each.line, each.value) for each in caught.value.violations if each.line} == {(3, "p2"), (4, "p2")}
 
 
 # Rows that are merged into a table with rows wait on this machine until it is known which of them are new.
