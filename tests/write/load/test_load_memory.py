@@ -89,4 +89,5 @@ def test_memory_does_not_grow_with_the_rows_that_rules_compare(tmp_path: Path, m
         used.append(crash.run(load_and_watch, str(graph), str(source)))
         source.unlink()
     small, large = used
-    assert large < 1.5 * small, [size // MEGABYTE for size in used]
+    # The ids of up to a million nodes are held in memory, whatever the number of edges.
+    assert large < small + 150 * MEGABYTE, [size // MEGABYTE for size in used]

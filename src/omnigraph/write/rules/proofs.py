@@ -22,6 +22,8 @@ from omnigraph.write.rules.set_rules import RuleKind, SetRule, TablePart
 
 _MOST_NODES: Final = 1_000_000
 _EDGES_AT_ONCE: Final = 1_000_000
+_FEW_NODES: Final = 250_000
+"""Up to so many nodes, both ends of edges are looked up at a time: each makes a hash table of all nodes."""
 
 Relations = Mapping[str, Rows]
 """The relations of a rule by name, in the columns of its SQL."""
@@ -74,8 +76,8 @@ def _prove_ends(rules: Sequence[SetRule], edges: ChangedTable, tables: Mapping[s
     left = [(rule, ids) for rule in rules if (ids := nodes[_node_table_of(rule)]) is not None]
     if not left:
         return []
-    # Arrow releases the interpreter lock, so the two ends are looked up in parallel.
-    with ThreadPoolExecutor(len(left)) as threads:
+    # Arrow releases the interpreter lock.
+    with ThreadPoolExecutor(2 if max(len(ids) for _, ids in left) <= _FEW_NODES else 1) as threads:
         for block in _combine_pieces(edges.iterate_incoming([rule.property for rule, _ in left])):
             check_deadline()
             ends = [cast("Values", block.column(rule.property)) for rule, _ in left]
@@ -97,7 +99,8 @@ def _read_node_ids(nodes: ChangedTable) -> Values | None:
     parts = [nodes.read_part(part, ["id"]) for part in (TablePart.INCOMING, TablePart.KEPT)]
     if sum(each.num_rows for each in parts) > _MOST_NODES:
         return None
-    return pa.concat_arrays([pa.array([], pa.string()), *(column_of(each, "id") for each in parts)])
+    # Not as one array: the rows of a large load lie in a mapped file and must not be copied into memory.
+    return cast("Values", pa.chunked_array([chunk for each in parts for chunk in each["id"].chunks], pa.string()))
 
 
 def _combine_pieces(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
