@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.graph import Graph
 from omnigraph.read.frames.cache import Cache
-from omnigraph.read.topology import derived_adjacency
+from omnigraph.read.topology import derived_adjacency, edge_ends
 from omnigraph.read.topology.adjacency import Adjacency, Hops
 from omnigraph.storage import tables
 from tests import crash
@@ -149,6 +149,18 @@ def test_files_that_are_not_right_are_written_again(tmp_path: Path, monkeypatch:
     assert sorts.taken() == 0
 
 
+def test_whole_files_of_something_else_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = new_graph(tmp_path)
+    files, expected, sorts = read_all(hop_files(graph)), walk_without_files(graph), Sorts(monkeypatch)
+    for others in (["in", "out"], ["out", "out"], ["in", "in"]):
+        for file, other in zip(files, [*others, *others], strict=True):
+            sources = [each for each in files if each.suffix == f".{other}" and each != file]
+            file.write_bytes(files[sources[0]])
+        sorts.taken()
+        assert walk(graph) == expected
+        assert sorts.taken() == 3
+
+
 def test_a_file_is_replaced_once_much_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = new_graph(tmp_path)
     names, files = {file.name for file in hop_files(graph)}, read_all(hop_files(graph))
@@ -167,17 +179,20 @@ def test_a_file_is_replaced_once_much_has_changed(tmp_path: Path, monkeypatch: p
 def test_after_a_commit_a_process_with_stored_hops_reads_what_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ends are read once an edge is gone, and not before."""
+    """Neither files of ends nor those of hops: the ends of a few edges that are gone are read by their rows."""
     graph, warm, sorts = new_graph(tmp_path), Cache(2**28), Sorts(monkeypatch)
     distinct = 'match { $a: Person { name: "p06" }  $b knows{1,2} $a } return { $b.name as b }'
     walk(graph, cache=warm, walks=[distinct])
-    read = tables.read_end_file
+    for change in ("insert", "update a node", "delete edges", "delete parallel edges", "update edges"):
+        CHANGES[change](graph)
+        with monkeypatch.context() as patch:
+            patch.setattr(tables, "read_end_file", None)
+            patch.setattr(tables, "read_hop_file", None)
+            found = walk(graph, cache=warm, walks=[distinct])
+        assert sorts.taken() == 0
+        assert found == walk_without_files(graph, walks=[distinct])
+        sorts.taken()
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "read_end_file", None)
-        for change in ("insert", "update a node"):
-            CHANGES[change](graph)
-            assert walk(graph, cache=warm, walks=[distinct]) == walk_without_files(graph, walks=[distinct])
-    assert tables.read_end_file is read
-    CHANGES["delete edges"](graph)
-    assert walk(graph, cache=warm, walks=[distinct]) == walk_without_files(graph, walks=[distinct])
-    assert sorts.taken() == 3
+        patch.setattr(edge_ends, "_FEW_ENDS", 0)
+        graph.mutate('query m() { delete Knows where from = "p09" }')
+        assert walk(graph, cache=warm, walks=[distinct]) == walk_without_files(graph, walks=[distinct])

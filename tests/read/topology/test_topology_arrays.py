@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 
 from omnigraph.language.query.plan import WalkEnd
 from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection
-from omnigraph.read.frames import parts
+from omnigraph.read.frames import SkiRental, parts
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.match import breadth_first
 from omnigraph.read.match.breadth_first import WalkBounds, walk
+from omnigraph.read.topology import adjacency
 from omnigraph.read.topology.adjacency import (
     Adjacency,
     are_neighbours,
@@ -41,6 +43,13 @@ def rows_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "ROWS_AT_ONCE", request.param)
         yield
+
+
+def test_scipy_is_imported_once_doing_without_has_cost_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adjacency, "_scipy_rental", SkiRental())
+    monkeypatch.delitem(sys.modules, "scipy.sparse", raising=False)
+    seconds = adjacency._IMPORT_SECONDS / 4
+    assert [adjacency._should_use_scipy(seconds) for _ in range(6)] == [False] * 4 + [True] * 2
 
 
 @dataclass(frozen=True)
@@ -139,7 +148,11 @@ def test_weights_are_passed_on(walked: tuple[Edges, TraversalDirection], distinc
     steps = list(set(steps)) if distinct else steps
     given_ = np.array([numbers[node % 8] for node in range(arrays.num_nodes)], np.int64)
     received = [sum(numbers[begin % 8] for begin, end in steps if end == node) for node in range(arrays.num_neighbours)]
-    assert propagate_weights(arrays, given_).tolist() == received
+    for rental in (SkiRental(), SkiRental(adjacency._IMPORT_SECONDS)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delitem(sys.modules, "scipy.sparse", raising=False)
+            patch.setattr(adjacency, "_scipy_rental", rental)
+            assert propagate_weights(arrays, given_).tolist() == received
 
 
 @pytest.fixture(

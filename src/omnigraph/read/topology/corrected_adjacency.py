@@ -26,7 +26,7 @@ from omnigraph.read.frames import (
 from omnigraph.read.topology.adjacency import Adjacency, Hops, Neighbourhood, orient_edges, orient_sizes, unite
 from omnigraph.read.topology.current_topology import CurrentTopology, open_topology
 from omnigraph.read.topology.derived_adjacency import AdjacencyKey, UnionKey, derive_adjacency, is_derived, is_stored
-from omnigraph.read.topology.edge_ends import TopologyTables, load_ends, load_outside, refuse_missing_ends
+from omnigraph.read.topology.edge_ends import TopologyTables, find_ends, load_outside, refuse_missing_ends
 from omnigraph.read.topology.extended_adjacency import ExtendedAdjacency, extend_adjacency, unite_extended
 from omnigraph.read.topology.rebuild import pay_correction
 from omnigraph.storage.columns import Values, column_of
@@ -104,10 +104,9 @@ def _find_removed(edges: WholeTable, bases: TopologyTables, cache: Cache) -> Hop
     if not len(removed):
         none = np.zeros(0, np.int32)
         return none, none, none
-    ends = load_ends(bases, cache)
-    is_inside = (ends.sources[removed] >= 0) & (ends.destinations[removed] >= 0)
-    removed = removed[is_inside]
-    return ends.sources[removed], ends.destinations[removed], removed.astype(np.int32)
+    sources, destinations = find_ends(bases, removed, cache)
+    inside = np.flatnonzero((sources >= 0) & (destinations >= 0))
+    return sources[inside], destinations[inside], removed[inside].astype(np.int32)
 
 
 def _find_added(topology: CurrentTopology, outside: pa.Table) -> Hops:

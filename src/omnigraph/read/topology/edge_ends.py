@@ -7,7 +7,7 @@ no texts: see ``stored_ends``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, cast
 
@@ -23,6 +23,7 @@ from omnigraph.read.frames import (
     CompactPositions,
     FragmentContents,
     FullTable,
+    Positions,
     SkiRental,
     TableContents,
     WholeTable,
@@ -35,6 +36,8 @@ from omnigraph.storage.tables import Table
 
 _EDGES_PER_BLOCK: Final = 8_000_000
 """How many edges are read at a time; their ends are texts until they are located."""
+_FEW_ENDS: Final = 256
+"""So many are read by their rows, if the ends of all are not in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,25 @@ def load_outside(tables: TopologyTables, cache: Cache) -> pa.Table:
     """Return the edges with an end that the node tables do not have. The ends of all others may remain unread."""
     found = cast("EdgeEnds | UnreadEnds | None", cache.peek(tables.key))
     return NONE_OUTSIDE if isinstance(found, UnreadEnds) else load_ends(tables, cache).outside
+
+
+def find_ends(tables: TopologyTables, rows: Positions, cache: Cache) -> tuple[CompactPositions, CompactPositions]:
+    """Return the ends of some edges; of a few, without reading those of all."""
+    if isinstance(cache.peek(tables.key), UnreadEnds) and len(rows) <= _FEW_ENDS:
+        # The next version lacks the same edges, and perhaps a few more.
+        key = tables.key, "ends of some edges"
+        known = cast("Mapping[int, tuple[int, int]] | None", cache.peek(key)) or {}
+        missing = np.array([row for row in rows.tolist() if row not in known], np.int64)
+        if len(missing):
+            sources = tables.sources.locate(tables.edges.take_values("src", missing))
+            destinations = tables.destinations.locate(tables.edges.take_values("dst", missing))
+            pairs = zip(sources.tolist(), destinations.tolist(), strict=True)
+            known = {**known, **dict(zip(missing.tolist(), pairs, strict=True))}
+            cache.replace(key, known, 200 * len(known))
+        found = np.array([known[row] for row in rows.tolist()], np.int32)
+        return found[:, 0], found[:, 1]
+    ends = load_ends(tables, cache)
+    return ends.sources[rows], ends.destinations[rows]
 
 
 def note_unread_ends(tables: TopologyTables, cache: Cache) -> None:
