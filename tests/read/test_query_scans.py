@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.query import compile_query
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.frames import Strategy
-from omnigraph.read.match import join
+from omnigraph.read.match import join, walk_context
 from omnigraph.read.query import QueryOptions, QueryRequest, plan_query, run_query
 from omnigraph.storage.tables import Access, Table, table
 from tests.counting import count_reads, counting_scans
@@ -60,7 +61,41 @@ def test_one_hop_is_one_scan_of_each_side_and_of_the_edges(graph: Graph, scans: 
 def test_a_name_that_only_another_type_has_is_not_read(graph: Graph, scans: Counter[str]) -> None:
     rows = ask(graph, 'match { $p: Person { name: "p1" }  $p $k:knows $q  $k.since = 3 } return { $q, $k.since }')
     assert rows == [{"q": "p3", "k.since": 3}]
-    assert sum(scans.values()) == 3
+    assert sum(scans.values()) == 2, "the edges, and since when they are"
+
+
+@pytest.mark.parametrize(
+    ("clauses", "found", "read"),
+    [
+        ("$p knows $q", 7, 2),
+        ("$p $k:knows $q", 7, 2),
+        ("$p knows{1,2} $q", 7, 3),
+        ("$q knows $p", 0, 1),
+        # These need the node itself: a condition, a walk that may stay there, a block without a match.
+        ("$p.age < 7  $p knows $q", 7, 3),
+        ("$p knows{0,1} $q", 8, 3),
+        ("optional { $p knows $q }", 7, 3),
+    ],
+)
+def test_a_node_that_is_known_by_its_id_is_not_read_before_its_edges_are(
+    graph: Graph, scans: Counter[str], clauses: str, found: int, read: int
+) -> None:
+    rows = ask(graph, f'match {{ $p: Person {{ name: "p1" }}  {clauses} }} return {{ $q.age }}')
+    assert (len(rows), sum(scans.values())) == (found, read)
+
+
+@pytest.mark.parametrize("is_looked_up", [True, False])
+def test_a_node_that_does_not_exist_has_no_edges(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, *, is_looked_up: bool
+) -> None:
+    """Whether its edges are looked up, or arrays turn out to be cheaper after the node was left unread."""
+    monkeypatch.setattr(walk_context, "should_look_up", lambda *_: is_looked_up)
+    for name, ages in (("p1", list(range(2, 9))), ("nobody", [])):
+        for clauses in ("$p knows $q", "$p $k:knows $q", "$p knows{1,3} $q", "exists { $p knows $_ }  $p knows $q"):
+            rows = ask(graph, f'match {{ $p: Person {{ name: "{name}" }}  {clauses} }} return {{ $q.age }}')
+            assert sorted(cast("int", row["q.age"]) for row in rows) == ages
+        (count,) = ask(graph, f'match {{ $p: Person {{ name: "{name}" }}  $p knows $q }} return {{ count($q) as n }}')
+        assert count == {"n": len(ages)}
 
 
 def test_a_branch_that_lags_is_read_with_its_defaults(graph: Graph) -> None:

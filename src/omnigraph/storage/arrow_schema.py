@@ -6,7 +6,7 @@ the languages that needs Arrow to be imported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import pyarrow as pa
@@ -48,6 +48,13 @@ def arrow_schema(type_: NodeType | EdgeType) -> pa.Schema:
     own = ("id", "src", "dst") if isinstance(type_, EdgeType) else ("id",)
     columns = [pa.field(name, pa.string(), nullable=False) for name in own]
     return pa.schema([*columns, *(arrow_field(each.name, each.type) for each in type_.properties.values())])
+
+
+@keep_derived(1024)
+def column_types(type_: NodeType | EdgeType) -> Mapping[str, tuple[pa.DataType, str]]:
+    """Return the Arrow type of each column of a type's table, and the text of that type."""
+    schema = arrow_schema(type_)
+    return {name: (each, str(each)) for name, each in zip(schema.names, schema.types, strict=True)}
 
 
 def arrow_field(name: str, type_: ValueType) -> pa.Field[pa.DataType]:

@@ -15,6 +15,8 @@ Rows: TypeAlias = pa.RecordBatch | pa.Table
 """Rows with all or some columns of a table."""
 
 Values: TypeAlias = "pa.Array[pa.Scalar[pa.DataType]]"
+_FEW_VALUES: Final = 8
+"""Up to so many, copies of single values cost less than a call of Arrow's function, most of all the first one."""
 Operand: TypeAlias = "Values | pa.Scalar[pa.DataType] | pa.StringArray | pa.BooleanArray | str | float"
 
 
@@ -25,6 +27,13 @@ def column_of(rows: Rows, name: str) -> Values:
         return found
     # To combine one chunk copies it.
     return cast("Values", found.chunk(0) if found.num_chunks == 1 else found.combine_chunks())
+
+
+def take_values(values: Values, places: npt.NDArray[np.int64]) -> Values:
+    """Return the values at some places."""
+    if not 0 < len(places) <= _FEW_VALUES:
+        return values.take(places)
+    return pa.concat_arrays([values.slice(place, 1) for place in places.tolist()])
 
 
 def make_nulls(count: int, type_: pa.DataType) -> Values:

@@ -109,11 +109,11 @@ class NodeType:
     ranges: tuple[RangeRule, ...] = ()
     patterns: tuple[PatternRule, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    table_key: TableKey = field(init=False, repr=False, compare=False)
+    """The key of its table in the manifest."""
 
-    @property
-    def table_key(self) -> TableKey:
-        """The key of its table in the manifest."""
-        return TableKey.of_node(self.name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table_key", TableKey.of_node(self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,11 @@ class EdgeType:
     unique: tuple[tuple[str, ...], ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    table_key: TableKey = field(init=False, repr=False, compare=False)
+    """The key of its table in the manifest."""
 
-    @property
-    def table_key(self) -> TableKey:
-        """The key of its table in the manifest."""
-        return TableKey.of_edge(self.name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table_key", TableKey.of_edge(self.name))
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,15 @@ class Cache:
             found = self._entries.get(key)
         return None if found is None else found[0]
 
+    def find(self, key: Hashable) -> object | None:
+        """Return the value of a key or None. This counts as a use."""
+        with self._lock:
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._entries.move_to_end(key)
+        return found[0]
+
     def all_keys(self) -> tuple[Hashable, ...]:
         """Return the keys of all entries."""
         with self._lock:
@@ -136,6 +145,10 @@ class StagedCache(Cache):
         """Return the value of a key of either cache or None."""
         found = super().peek(key)
         return self._target.peek(key) if found is None else found
+
+    def find(self, key: Hashable) -> object | None:
+        """Return the value of a key of either cache or None."""
+        return self.peek(key)
 
     def all_keys(self) -> tuple[Hashable, ...]:
         """Return the keys of all entries of both caches."""

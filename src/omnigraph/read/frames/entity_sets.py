@@ -7,7 +7,6 @@ queries; a partial table belongs to one query.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
 from typing import Final, cast
 
 import numpy as np
@@ -22,9 +21,16 @@ from omnigraph.read.frames.bases import lineage_of, note_base
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import TableContents, read_contents, read_table_contents
 from omnigraph.read.frames.frame import Positions
-from omnigraph.read.frames.lookup import ChunkedValues, SortedTexts, find_positions, mostly_ascend, sort_texts
-from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, is_among, make_nulls
+from omnigraph.read.frames.lookup import (
+    ChunkedValues,
+    SortedTexts,
+    find_distinct_texts,
+    find_positions,
+    mostly_ascend,
+    sort_texts,
+)
+from omnigraph.storage.arrow_schema import column_types
+from omnigraph.storage.columns import Values, column_of, is_among, make_nulls, take_values
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
 from omnigraph.storage.lagging_columns import fill_missing_column
 from omnigraph.storage.tables import Table
@@ -46,6 +52,7 @@ _MOST_HASHED: Final = 4_000_000
 takes 80 bytes for each, and is done anew each time. Timed with 8 and 20 million ids, for a million of them."""
 FEW_ROWS: Final = 1024
 """For so few rows, another scan costs more than the columns that turn out not to be needed."""
+_NO_IDS: Final = make_nulls(0, pa.string())
 _LARGEST_TEXT_COLUMN: Final = 2**31 - 1
 """In bytes: beyond it, Arrow needs 64-bit offsets."""
 
@@ -87,6 +94,7 @@ class FullTable:
         self._num_rows = contents.num_rows
         self.type = type_
         self.open_table = open_table
+        self._types = column_types(type_)
         self._key_column = _single_key_column(type_)
         self._cache = cache
 
@@ -114,12 +122,13 @@ class FullTable:
 
     def take_values(self, column: str, positions: Positions) -> Values:
         """Return the values of a property at some positions. Few rows of a column that is not loaded are fetched."""
-        type_ = type_of(self.schema, column)
-        is_cached = self._cache.peek(self._cache_key(column)) is not None
-        if not is_cached and 0 < len(positions) < self._num_rows and self._should_fetch_rows(column, len(positions)):
-            return self._fetch_rows(column, positions, type_)
-        values = self.load_column(column)
-        return cast_values(values if _are_all(positions, self._num_rows) else values.take(positions), type_)
+        type_ = self.type_of(column)
+        values = cast("Values | None", self._cache.find(self._cache_key(column)))
+        if values is None:
+            if 0 < len(positions) < self._num_rows and self._should_fetch_rows(column, len(positions)):
+                return self._fetch_rows(column, positions, type_)
+            values = self.load_column(column)
+        return cast_values(values if _are_all(positions, self._num_rows) else take_values(values, positions), type_)
 
     def all_positions(self) -> Positions:
         """Return the positions of all rows."""
@@ -131,7 +140,7 @@ class FullTable:
 
     def loaded_columns(self) -> list[str]:
         """Return the columns that are in the cache."""
-        return [name for name in self.schema.names if self._cache.peek(self._cache_key(name)) is not None]
+        return [name for name in self._types if self._cache.peek(self._cache_key(name)) is not None]
 
     def load_column(self, column: str) -> Values:
         """Load a whole column into the cache, and return it."""
@@ -193,15 +202,12 @@ class FullTable:
         """Return the ids of another version of this table, if they are in the cache."""
         return cast("Values | None", self._cache.peek(_ids_key(older)))
 
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """The columns as the schema of the graph declares them."""
-        return arrow_schema(self.type)
+    def type_of(self, column: str) -> pa.DataType:
+        """Return the type of a column as the schema of the graph declares it."""
+        return self._types[column][0]
 
     def _cache_key(self, column: str) -> ColumnCacheKey:
-        if column == "id":
-            return _ids_key(self.contents)
-        return ColumnCacheKey(self.contents, column, str(type_of(self.schema, column)))
+        return ColumnCacheKey(self.contents, column, self._types[column][1])
 
     def _should_fetch_rows(self, column: str, count: int) -> bool:
         fetch_seconds = _FETCH_SECONDS[0] + count * _FETCH_SECONDS[1]
@@ -215,7 +221,7 @@ class FullTable:
     def _estimate_reading(self, column: str) -> float:
         """Estimate the seconds to read a whole column."""
         per_call, per_row, per_byte = _READ_SECONDS
-        return per_call + self._num_rows * (per_row + _estimate_width(type_of(self.schema, column)) * per_byte)
+        return per_call + self._num_rows * (per_row + _estimate_width(self.type_of(column)) * per_byte)
 
     def pay_scan(self, columns: Collection[str]) -> None:
         """Note that the storage has scanned some columns to find rows, in this version or one that it follows."""
@@ -226,7 +232,7 @@ class FullTable:
         if not self.contents.fragments:
             return False
         needed = {"id", *columns}
-        width = sum(_estimate_width(type_of(self.schema, column)) for column in needed)
+        width = sum(_estimate_width(self.type_of(column)) for column in needed)
         price = sum(map(self._estimate_reading, needed))
         return self._num_rows * width <= self._cache.budget // 2 and self._scan_rental(columns).covers(price)
 
@@ -236,7 +242,7 @@ class FullTable:
 
     def _fetch_rows(self, column: str, positions: Positions, type_: pa.DataType) -> Values:
         table = self.open_table()
-        if column not in table.schema.names:
+        if column not in table.column_names:
             return fill_missing_column(self.type, table.lag, column, len(positions))
         distinct, numbers = np.unique(positions, return_inverse=True)
         with table.reading():
@@ -245,7 +251,7 @@ class FullTable:
         return cast_values(column_of(found, column), type_).take(numbers)
 
     def _read_column(self, column: str) -> Values:
-        type_ = type_of(self.schema, column)
+        type_ = self.type_of(column)
         older, values = self._find_older_column(self._cache_key(column))
         added = self._scan_column(column, older)
         chunks = [] if values is None else [values]
@@ -258,9 +264,9 @@ class FullTable:
         """Read a column of all rows, or of the rows that were added to older contents."""
         count = self.contents.num_rows - (0 if since is None else since.num_rows)
         if not count:
-            return pa.chunked_array([_empty_column(type_of(self.schema, column))])
+            return pa.chunked_array([_empty_column(self.type_of(column))])
         table = self.open_table()
-        if column not in table.schema.names:
+        if column not in table.column_names:
             return pa.chunked_array([fill_missing_column(self.type, table.lag, column, count)])
         after = None if since is None else since.newest_fragment
         return cast("ChunkedValues", table.scan([column], after_fragment=after).read_all()[column])
@@ -336,11 +342,6 @@ def cast_values(values: Values, type_: pa.DataType) -> Values:
     return values if values.type == type_ else values.cast(type_)
 
 
-def type_of(schema: pa.Schema, column: str) -> pa.DataType:
-    """Return the type of a column."""
-    return cast("pa.DataType", schema.field(column).type)
-
-
 def _estimate_width(type_: pa.DataType) -> int:
     """Estimate the bytes of one value."""
     if isinstance(type_, pa.FixedSizeListType):
@@ -366,13 +367,15 @@ class PartialTable:
         self.table_key = type_.table_key
         self._table = table
         self._type = type_
-        self._schema = arrow_schema(type_)
-        stored = set[str]() if table is None else set(table.schema.names)
-        self.columns_to_read = tuple(sorted(stored.intersection(self._schema.names).intersection(read_columns)))
+        self._types = column_types(type_)
+        stored = () if table is None else table.column_names
+        self.columns_to_read = tuple(sorted(name for name in read_columns if name in self._types and name in stored))
         """The stored columns that the query reads anywhere: a scan for few rows reads them all at once."""
         self._key_column = _single_key_column(type_)
-        self._ids = _empty_column(pa.string())
+        self._ids = _NO_IDS
         self._columns: dict[str, _FetchedColumn] = {}
+        self.has_unread = False
+        """Whether it has ids of rows that nobody has looked for yet, so that there may be none."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -382,19 +385,24 @@ class PartialTable:
         at = self.intern_ids(column_of(rows, "id"))
         for column in rows.column_names:
             if column != "id":
-                self._store(column, at, cast_values(column_of(rows, column), type_of(self._schema, column)))
+                self._store(column, at, cast_values(column_of(rows, column), self._types[column][0]))
         return at
+
+    def intern_unread(self, ids: Values) -> Positions:
+        """Return the positions of ids, and add new ones, whether or not the table has such rows."""
+        self.has_unread = True
+        return self.intern_ids(ids)
 
     def intern_ids(self, ids: Values) -> Positions:
         """Return the positions of ids, and add new ones."""
-        if not len(self._ids) and (len(ids) <= 1 or len(ids.unique()) == len(ids)):
+        if not len(self._ids) and len(find_distinct_texts(ids)) == len(ids):
             self._ids = cast_values(ids, self._ids.type)
             return np.arange(len(ids))
         at = find_positions(ids, self._ids).astype(np.int64)
         new = np.flatnonzero(at < 0)
         if len(new):
             new_ids = ids if len(new) == len(ids) else ids.take(new)
-            distinct = new_ids.unique()
+            distinct = find_distinct_texts(new_ids)
             at[new] = len(self._ids) + find_positions(new_ids, distinct)
             self._ids = pa.concat_arrays([self._ids, distinct])
         return at
@@ -413,7 +421,8 @@ class PartialTable:
 
     def take_ids(self, positions: Positions) -> pa.StringArray:
         """Return the ids at some positions."""
-        return cast("pa.StringArray", self._ids if _are_all(positions, len(self._ids)) else self._ids.take(positions))
+        are_all = _are_all(positions, len(self._ids))
+        return cast("pa.StringArray", self._ids if are_all else take_values(self._ids, positions))
 
     def take_values(self, column: str, positions: Positions) -> Values:
         """Return the values of a property at some positions, and fetch the missing ones at once."""
@@ -424,11 +433,11 @@ class PartialTable:
         if slots.min(initial=0) < 0:
             self._fetch(column, np.unique(positions[slots < 0]))
             slots = fetched.slots[positions]
-        return fetched.values if _are_all(slots, len(fetched.values)) else fetched.values.take(slots)
+        return fetched.values if _are_all(slots, len(fetched.values)) else take_values(fetched.values, slots)
 
     def _fetched_column(self, column: str) -> _FetchedColumn:
         if column not in self._columns:
-            self._columns[column] = _FetchedColumn(np.zeros(0, np.int64), _empty_column(type_of(self._schema, column)))
+            self._columns[column] = _FetchedColumn(np.zeros(0, np.int64), _empty_column(self._types[column][0]))
         fetched = self._columns[column]
         added = len(self._ids) - len(fetched.slots)
         if added:
@@ -446,14 +455,14 @@ class PartialTable:
     def _fetch(self, column: str, positions: Positions) -> None:
         if self._table is None:
             return
-        if column not in self._table.schema.names:
+        if column not in self._table.column_names:
             self._store(column, positions, fill_missing_column(self._type, self._table.lag, column, len(positions)))
             return
         columns = (column, *self._other_columns_to_read(column, positions))
         rows = lookup_rows(self._table, ("id",), cast("Values", self.take_ids(positions)), ("id", *columns))
         at = find_positions(column_of(rows, "id"), self._ids).astype(np.int64)
         for each in columns:
-            self._store(each, at, cast_values(column_of(rows, each), type_of(self._schema, each)))
+            self._store(each, at, cast_values(column_of(rows, each), self._types[each][0]))
         missing = positions[self._fetched_column(column).slots[positions] < 0]
         if len(missing):
             example = self.take_ids(missing[:1])[0].as_py()

@@ -21,7 +21,7 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.bases import list_bases
 from omnigraph.read.frames.cache import Cache
 from omnigraph.read.frames.contents import TableContents
-from omnigraph.read.frames.entity_sets import FullTable, cast_values, open_full_table, type_of
+from omnigraph.read.frames.entity_sets import FullTable, cast_values, open_full_table
 from omnigraph.read.frames.frame import Positions
 from omnigraph.read.frames.lookup import ChunkedValues, find_positions, find_sorted
 from omnigraph.read.frames.version_delta import AddedRows, DeltaKey, VersionDelta, extend_parts, find_delta
@@ -203,19 +203,19 @@ class ExtendedTable:
         table = self._own.open_table()
         whole = {part.fragment.fragment for part in self.delta.added if part.offsets is None}
         kept = [each.fragment for each in self.contents.fragments if each.fragment not in whole]
-        if column not in table.schema.names:
+        if column not in table.column_names:
             return fill_missing_column(self.base.type, table.lag, column, len(positions))
         rows = _AddressedRows.of(table.scan([column], with_row_address=True, in_fragments=kept), [column])
         came = {part.fragment.fragment: part.offsets for part in self.delta.added if part.offsets is not None}
         at = [rows.find(each.fragment, came.get(each.fragment)) for each in self.delta.base.fragments]
         # Without its removed rows, the base has these rows in this order.
         numbers = positions - np.searchsorted(self.delta.removed, positions)
-        return cast_values(rows.take(column, np.concatenate(at)[numbers]), type_of(self.base.schema, column))
+        return cast_values(rows.take(column, np.concatenate(at)[numbers]), self.base.type_of(column))
 
     def load_added(self, column: str) -> Values:
         """Return the values of all added rows, and keep those of each fragment in the cache."""
         return extend_parts(
-            (self._key.base, "added", column, str(type_of(self.base.schema, column))),
+            (self._key.base, "added", column, str(self.base.type_of(column))),
             self.delta,
             self._cache,
             lambda known, parts: pa.concat_arrays([*known, self._collect_added(column, parts)]),
@@ -238,7 +238,7 @@ class ExtendedTable:
         return extend_parts((self._key.base, "located", column, nodes.contents), self.delta, self._cache, extend)
 
     def _collect_added(self, column: str, parts: Sequence[AddedRows]) -> Values:
-        type_ = type_of(self.base.schema, column)
+        type_ = self.base.type_of(column)
         kept = {part.key: self._cache.peek(self._key_of(part, column)) for part in parts}
         missing = [part for part in parts if kept[part.key] is None]
         if missing:
@@ -247,7 +247,7 @@ class ExtendedTable:
         return pa.concat_arrays([make_nulls(0, type_), *found])
 
     def _key_of(self, part: AddedRows, column: str) -> Hashable:
-        type_ = str(type_of(self.base.schema, column))
+        type_ = str(self.base.type_of(column))
         return "added rows", self.table_key, self.contents.columns, part.key, column, type_
 
     def _read_added(self, parts: Sequence[AddedRows], column: str) -> dict[Hashable, dict[str, Values]]:
@@ -259,7 +259,7 @@ class ExtendedTable:
         found: dict[Hashable, dict[str, Values]] = {}
         for part, rows in self._fetch_added(parts, table, stored):
             columns = {
-                name: cast_values(column_of(rows, name), type_of(self.base.schema, name))
+                name: cast_values(column_of(rows, name), self.base.type_of(name))
                 if name in stored
                 else fill_missing_column(self.base.type, table.lag, name, part.num_rows)
                 for name in wanted

@@ -42,6 +42,13 @@ def find_positions(texts: Values | ChunkedValues, among: Values) -> CompactPosit
     return cast("CompactPositions", filled.to_numpy())
 
 
+def find_distinct_texts(texts: Values) -> Values:
+    """Return each text once, in the order of the first ones."""
+    if len(texts) <= _FEW_TEXTS and len(set(to_list(texts))) == len(texts):
+        return texts
+    return texts.unique()
+
+
 def find_sorted(numbers: Positions, among: Positions) -> Mask:
     """Return whether each number is among sorted ones. For few numbers this is far cheaper than the sets of NumPy."""
     if not len(among):

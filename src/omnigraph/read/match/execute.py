@@ -44,7 +44,7 @@ from omnigraph.read.match.join import (
     outer_join_frames,
     restrict_join,
 )
-from omnigraph.read.match.liveness import Leaf, MatchSpine, SpineStep, StepPlan, Variables, build_spine
+from omnigraph.read.match.liveness import MatchSpine, SpineStep, StepPlan, Variables, build_spine
 from omnigraph.read.match.pieces import Piece, PieceRunner, Task, collect_pieces, measure_frame
 from omnigraph.read.match.ranked_scan import IN_RANKING, RANKED_BY_STORAGE, execute_ranked_scan, plan_ranked_scan
 from omnigraph.read.match.scan_nodes import execute_scan
@@ -182,22 +182,22 @@ def _execute_leaf(
     spine: MatchSpine, context: QueryContext, outer: Frame | None, restrictions: Sequence[Condition]
 ) -> Frame:
     with context.recorder.measure(spine.leaf) as stats:
-        frame = _read_leaf(spine.leaf, spine.needed, context, outer, restrictions)
+        frame = _read_leaf(spine, context, outer, restrictions)
         return stats.add_frame(reduce_frame(frame, spine.needed))
 
 
 def _read_leaf(
-    leaf: Leaf, needed: Variables, context: QueryContext, outer: Frame | None, restrictions: Sequence[Condition]
+    spine: MatchSpine, context: QueryContext, outer: Frame | None, restrictions: Sequence[Condition]
 ) -> Frame:
+    leaf = spine.leaf
     match leaf:
         case NodeScan():
-            return execute_scan(leaf, context, restrictions)
+            return execute_scan(leaf, context, restrictions, is_proven=spine.is_leaf_proven)
         case Outer():
             return Frame(1) if outer is None else outer
         case Fuse():
-            return execute_fuse(
-                [execute_match(arm, needed | {leaf.variable}, context) for arm in leaf.arms], leaf, context
-            )
+            needed = spine.needed | {leaf.variable}
+            return execute_fuse([execute_match(arm, needed, context) for arm in leaf.arms], leaf, context)
 
 
 def _execute_task(task: Task, frame: Frame, context: QueryContext) -> Frame:

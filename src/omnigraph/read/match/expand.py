@@ -23,6 +23,7 @@ from omnigraph.read.frames import (
     FindEdges,
     Frame,
     Mask,
+    PartialTable,
     Positions,
     QueryTables,
     Strategy,
@@ -74,7 +75,7 @@ EntityFilter: TypeAlias = Callable[[EntitySet, Positions], Mask]
 
 def execute_expand(frame: Frame, plan: Expand, needed: Variables, context: QueryContext) -> Frame:
     """Return the rows of an :class:`Expand`, as far as the ``needed`` variables tell them apart."""
-    edges = _load_edges(frame, plan, context)
+    frame, edges = _load_edges(frame, plan, context)
     nodes = TableKey.of_node(plan.destination_type)
     if plan.path is not None and plan.path in needed:
         entity_filter = _make_filter({nodes: (plan.destination, plan.predicates)}, context)
@@ -96,7 +97,7 @@ def keep_rows_that_lead_on(frame: Frame, plan: Expand | ExpandEdges, context: Qu
         if plan.minimum == 0:
             return frame
     # The nearest destination of any other walk is one hop away.
-    edges = _load_edges(frame, plan, context)
+    frame, edges = _load_edges(frame, plan, context)
     entity_filter = _make_filter(_conditions_of(plan), context)
     if entity_filter is None:
         return frame.filter(count_hops(edges.adjacency, edges.sources) > 0)
@@ -142,13 +143,13 @@ def _find_any(
 
 def execute_expand_edges(frame: Frame, plan: ExpandEdges, context: QueryContext) -> Frame:
     """Return the rows of an :class:`ExpandEdges`."""
-    edges = _load_edges(frame, plan, context)
+    frame, edges = _load_edges(frame, plan, context)
     return expand_edges(frame, plan, edges, context.memory, _make_filter(_conditions_of(plan), context))
 
 
 def execute_connect(frame: Frame, plan: Connect, needed: Variables, context: QueryContext) -> Frame:
     """Return the rows of a :class:`Connect`."""
-    edges = _load_edges(frame, plan, context)
+    frame, edges = _load_edges(frame, plan, context)
     if plan.path is not None and plan.path in needed:
         return connect_paths(frame, plan, edges, context.tables, context.memory)
     return connect(frame, plan, edges, context.tables, context.memory)
@@ -157,16 +158,21 @@ def execute_connect(frame: Frame, plan: Connect, needed: Variables, context: Que
 def execute_connect_edges(frame: Frame, plan: ConnectEdges, context: QueryContext) -> Frame:
     """Return the rows of a :class:`ConnectEdges`."""
     conditions: _Conditions = {TableKey.of_edge(plan.edge_type): (plan.edge_variable, plan.edge_predicates)}
-    edges = _load_edges(frame, plan, context)
+    frame, edges = _load_edges(frame, plan, context)
     return connect_edges(frame, plan, edges, context.memory, _make_filter(conditions, context))
 
 
 def _load_edges(
     frame: Frame, plan: Expand | ExpandEdges | Connect | ConnectEdges, context: QueryContext
-) -> WalkContext:
-    edges = load_walk_context(frame.bindings[plan.source], edge_walk_of(plan), context.tables)
+) -> tuple[Frame, WalkContext]:
+    """Return the edges to follow, and the rows whose source exists."""
+    column = frame.bindings[plan.source]
+    edges = load_walk_context(column, edge_walk_of(plan), context.tables)
     context.recorder.record_access_path(edges.strategy)
-    return edges
+    if edges.strategy is Strategy.ARRAYS and isinstance(column.entities, PartialTable) and column.entities.has_unread:
+        is_there = edges.sources >= 0
+        return frame.filter(is_there), replace(edges, sources=edges.sources[is_there])
+    return frame, edges
 
 
 def _leaves_only_destinations(frame: Frame, plan: Expand, needed: Variables) -> bool:

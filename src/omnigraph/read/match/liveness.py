@@ -55,6 +55,8 @@ class MatchSpine:
     leaf: Leaf
     needed: Variables
     steps: tuple[SpineStep, ...]
+    is_leaf_proven: bool
+    """Whether the first step follows an edge from each row of the leaf: an edge ends only at nodes that exist."""
 
 
 def build_spine(plan: MatchPlan, needed: Variables) -> MatchSpine:
@@ -78,7 +80,13 @@ def _build_spine(plan: MatchPlan, needed: Variables) -> MatchSpine:
         steps.append(SpineStep(plan, needed))
         needed |= variables_used_by(plan)
         plan = plan.left if isinstance(plan, Cross) else plan.input
-    return MatchSpine(plan, needed, tuple(reversed(steps)))
+    return MatchSpine(plan, needed, tuple(reversed(steps)), bool(steps) and _follows_edge(steps[-1].plan, plan))
+
+
+def _follows_edge(step: StepPlan, leaf: Leaf) -> bool:
+    if not isinstance(leaf, NodeScan) or not isinstance(step, Expand | ExpandEdges):
+        return False
+    return step.source == leaf.variable and (isinstance(step, ExpandEdges) or step.minimum > 0)
 
 
 def all_bound_variables(plan: MatchPlan) -> Variables:

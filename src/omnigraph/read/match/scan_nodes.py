@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final, TypeGuard
+from typing import Final, TypeGuard, cast
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,7 @@ from omnigraph.read.frames import (
     take_rows,
     to_condition,
 )
-from omnigraph.storage.columns import column_of, to_bool_array
+from omnigraph.storage.columns import Values, column_of, to_bool_array
 from omnigraph.storage.filters import Condition, ValueCondition, ValueIn
 from omnigraph.storage.lagging_columns import has_declared_column
 from omnigraph.storage.tables import ROW_ADDRESS
@@ -56,8 +56,13 @@ _LEAST_LOCATED: Final = 1000
 table."""
 
 
-def execute_scan(plan: NodeScan, context: QueryContext, restrictions: Sequence[Condition] = ()) -> Frame:
-    """Return the nodes that satisfy the predicates of a scan, and conditions that came up while the query runs."""
+def execute_scan(
+    plan: NodeScan, context: QueryContext, restrictions: Sequence[Condition] = (), *, is_proven: bool = False
+) -> Frame:
+    """Return the nodes that satisfy the predicates of a scan, and conditions that came up while the query runs.
+
+    With ``is_proven``, what follows finds out whether a node exists. One that is known by its id is not read then.
+    """
     type_ = context.catalog.nodes[plan.node_type]
     pushed, rest = split_predicates(plan.predicates, plan.variable, type_, context.evaluation)
     pushed += [each for condition in restrictions for each in _to_id_condition(condition, type_) or [condition]]
@@ -67,10 +72,12 @@ def execute_scan(plan: NodeScan, context: QueryContext, restrictions: Sequence[C
     texts_of_pushed = _push_down(pushed, type_, context)
     context.recorder.record_access_path(_name_access(pushed, texts_of_pushed, type_, context))
     if texts_of_pushed is not None:
-        _pay_scan(pushed, type_, context)
-        nodes, positions = _filter_in_storage(pushed, texts_of_pushed, type_, context)
-        left = [condition for condition, sql in zip(pushed, texts_of_pushed, strict=True) if sql is None]
-        positions = _filter_positions(left, nodes, positions)
+        one_id = pushed[0] if is_proven and len(pushed) == 1 and not rest else None
+        if one_id is not None and is_id_condition(one_id) and len(one_id.values) == 1:
+            unread = context.tables.partial_table_of(type_)
+            nodes, positions = unread, unread.intern_unread(cast("Values", one_id.values))
+        else:
+            nodes, positions = _find_in_storage(pushed, texts_of_pushed, type_, context)
     else:
         nodes = context.tables.full_table_of(type_)
         if isinstance(nodes, FullTable) and _is_scanned_often(pushed, nodes):
@@ -176,6 +183,16 @@ def _decide_by_storage(condition: Condition, type_: NodeType, stored: pa.Schema)
     """Return a condition as SQL if it is short enough, and the table has its columns as declared."""
     are_declared = all(has_declared_column(type_, stored, column) for column in condition.columns)
     return condition.to_sql() if are_declared else None
+
+
+def _find_in_storage(
+    conditions: Sequence[Condition], texts: Sequence[str | None], type_: NodeType, context: QueryContext
+) -> tuple[WholeTable | PartialTable, Positions]:
+    """Return the rows that satisfy all conditions, also those that the storage does not decide."""
+    _pay_scan(conditions, type_, context)
+    nodes, positions = _filter_in_storage(conditions, texts, type_, context)
+    left = [condition for condition, sql in zip(conditions, texts, strict=True) if sql is None]
+    return nodes, _filter_positions(left, nodes, positions)
 
 
 def _filter_in_storage(

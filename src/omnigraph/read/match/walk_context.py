@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.errors import StorageError
 from omnigraph.language.query import EdgeStep
@@ -38,6 +37,7 @@ class WalkContext:
 
     adjacency: Neighbourhood
     sources: Positions
+    """A source that nobody has read yet may be absent from a whole table: -1."""
     starts: WholeTable | PartialTable
     """The nodes that sources are positions in."""
     nodes: WholeTable | PartialTable
@@ -58,9 +58,10 @@ def load_walk_context(sources: EntityColumn, walk: EdgeWalk, tables: QueryTables
         if found is not None:
             return found
     begin, end = walk.end_types(tables.catalog)
+    may_be_absent = isinstance(sources.entities, PartialTable) and sources.entities.has_unread
     return WalkContext(
         load_steps(walk.steps, tables, distinct=walk.distinct),
-        to_positions_in(sources, tables.full_table_of(begin)),
+        to_positions_in(sources, tables.full_table_of(begin), may_be_absent=may_be_absent),
         tables.full_table_of(begin),
         tables.full_table_of(end),
         open_topology(_first_edge_type(walk, tables), tables).edges,
@@ -71,7 +72,9 @@ def _first_edge_type(walk: EdgeWalk, tables: QueryTables) -> EdgeType:
     return tables.catalog.edges[walk.steps[0].edge_type]
 
 
-def to_positions_in(column: EntityColumn, entities: WholeTable | PartialTable) -> Positions:
+def to_positions_in(
+    column: EntityColumn, entities: WholeTable | PartialTable, *, may_be_absent: bool = False
+) -> Positions:
     """Translate the positions of a column to positions in another set of entities of the same table."""
     if column.entities == entities:
         return column.positions
@@ -81,7 +84,7 @@ def to_positions_in(column: EntityColumn, entities: WholeTable | PartialTable) -
         return entities.intern_ids(cast("Values", ids))[numbers]
     at = entities.locate(ids)
     missing = np.flatnonzero(at < 0)
-    if len(missing):
+    if len(missing) and not may_be_absent:
         example = ids[int(missing[0])].as_py()
         raise StorageError(f"{entities.table_key} has no row '{example}', which was found before")
     return at[numbers]
@@ -111,18 +114,17 @@ def _look_up_edges(column: EntityColumn, walk: EdgeWalk, tables: QueryTables) ->
         if hop and not should_look_up(rest, len(frontier), tables):
             return None
         hop += 1
-        ids, ahead = begin.take_ids(frontier), empty_positions()
         for step, edges in found.items():
-            edges.append(_find_edges_at(ids, step, walk, tables))
-            # Beyond one hop both ends are of one type, so the next frontier may be at either end.
-            ahead = np.concatenate([ahead, edges[-1].sources, edges[-1].destinations])
+            edges.append(_find_edges_at(EntityColumn(begin, frontier), step, walk, tables))
         if hop == walk.hops:
             # Nobody goes on from here.
             break
         visited = np.union1d(visited, frontier)
-        frontier = np.setdiff1d(ahead, visited)
+        # Beyond one hop both ends are of one type, so the next frontier may be at either end.
+        ahead = [ends for edges in found.values() for ends in (edges[-1].sources, edges[-1].destinations)]
+        frontier = np.setdiff1d(np.concatenate(ahead), visited)
     oriented = [_orient_found(edges, step) for step, edges in found.items()]
-    hops = tuple(np.concatenate(columns) for columns in zip(*oriented, strict=True))
+    hops = tuple(map(_concat_positions, zip(*oriented, strict=True)))
     adjacency = build_adjacency(cast("Hops", hops), (len(begin), len(end)), distinct=walk.distinct)
     return WalkContext(adjacency, sources, begin, end, tables.partial_table_of(_first_edge_type(walk, tables)))
 
@@ -137,15 +139,17 @@ def _orient_found(found: Sequence[_FoundEdges], step: EdgeStep) -> Hops:
     return begins, ends, _concat_positions([each.edges for each in found])[order]
 
 
-def _concat_positions(parts: Sequence[Positions]) -> CompactPositions:
-    return np.concatenate([empty_positions(), *parts]).astype(np.int32)
+def _concat_positions(parts: Sequence[Positions | CompactPositions]) -> CompactPositions:
+    joined = parts[0] if len(parts) == 1 else np.concatenate([empty_positions(), *parts])
+    return joined.astype(np.int32, copy=False)
 
 
-def _find_edges_at(nodes: pa.StringArray, step: EdgeStep, walk: EdgeWalk, tables: QueryTables) -> _FoundEdges:
+def _find_edges_at(frontier: EntityColumn, step: EdgeStep, walk: EdgeWalk, tables: QueryTables) -> _FoundEdges:
     """Look up the edges that begin a hop at some nodes."""
     edge = tables.catalog.edges[step.edge_type]
     if edge.table_key not in tables.snapshot.pins:
         return _FoundEdges(empty_positions(), empty_positions(), empty_positions())
+    nodes = frontier.entities.take_ids(frontier.positions)
     table, among = tables.snapshot.table(edge.table_key), lookup_columns(step.direction)
     # The end that is looked up is known, if it is one.
     known = among if len(among) == len(nodes) == 1 else ()
@@ -160,9 +164,7 @@ def _find_edges_at(nodes: pa.StringArray, step: EdgeStep, walk: EdgeWalk, tables
         edges, first = np.unique(tables.partial_table_of(edge).intern(rows.select(["id"])), return_index=True)
         rows = rows.take(first)
     sources, destinations = (
-        np.repeat(end.intern_ids(cast("Values", nodes)), rows.num_rows)
-        if column in known
-        else end.intern_ids(column_of(rows, column))
+        np.repeat(frontier.positions, rows.num_rows) if column in known else end.intern_ids(column_of(rows, column))
         for column, end in (
             ("src", tables.partial_table_of(tables.catalog.nodes[edge.from_type])),
             ("dst", tables.partial_table_of(tables.catalog.nodes[edge.to_type])),

@@ -61,12 +61,12 @@ class Result:
     @cached_property
     def rows(self) -> list[dict[str, object]]:
         """Every row as a dict of Python values; a datetime is aware, in UTC."""
-        return [row for batch in self._table.to_batches() for row in to_python_rows(batch)]
+        return [row for batch in self._computed for row in to_python_rows(batch)]
 
     @property
     def row_count(self) -> int:
         """The number of rows."""
-        return self._table.num_rows
+        return sum(batch.num_rows for batch in self._computed)
 
     def __len__(self) -> int:
         return self.row_count
@@ -155,7 +155,7 @@ class Result:
 
     def to_json(self) -> dict[str, Json]:
         """Return the JSON object that the command line and the server print for a query."""
-        rows = [row for batch in self._table.to_batches() for row in to_json_rows(batch)]
+        rows = [row for batch in self._computed for row in to_json_rows(batch)]
         return {
             "query_name": self.query_name,
             "columns": self.columns,
@@ -185,12 +185,17 @@ class Result:
 
     @cached_property
     def _table(self) -> pa.Table:
-        return pa.Table.from_batches(self._pieces(), self.schema)
+        return pa.Table.from_batches(self._computed, self.schema)
+
+    @cached_property
+    def _computed(self) -> list[pa.RecordBatch]:
+        """All rows, once they are computed."""
+        return list(self._compute())
 
     def _pieces(self) -> Iterator[pa.RecordBatch]:
-        if "_table" in self.__dict__:
-            yield from self._table.to_batches()
-            return
+        return iter(self._computed) if "_computed" in self.__dict__ else self._compute()
+
+    def _compute(self) -> Iterator[pa.RecordBatch]:
         for batch in self._make():
             yield to_public_batch(batch, self.schema)
 

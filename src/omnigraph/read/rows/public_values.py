@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.derived_values import keep_derived
 from omnigraph.errors import Json
-from omnigraph.storage.columns import Values, as_text, compute, find_true, join_texts
+from omnigraph.storage.columns import Values, as_text, compute, find_true, join_texts, to_list
 
 INSTANT: Final = pa.timestamp("ms", "UTC")
 """The public type of a DateTime. It is stored as Arrow's date64, whose time of day many programs drop."""
@@ -41,6 +41,8 @@ def _to_public_type(type_: pa.DataType) -> pa.DataType:
 
 def to_public_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Convert rows to a schema of :func:`to_public_schema`. Copies no values."""
+    if rows.schema.equals(schema, check_metadata=True):
+        return rows
     columns = zip(cast("list[Values]", rows.columns), schema.types, strict=True)
     return pa.RecordBatch.from_arrays([column.view(type_) for column, type_ in columns], schema=schema)
 
@@ -82,6 +84,9 @@ def to_json_values(values: Values) -> list[Json]:
 
 def _convert_nested(values: Values, scalars: _Scalars, components: _Scalars) -> list[object]:
     """Convert scalars, lists or vectors; the elements of all lists are converted together and then divided."""
+    if not values.type.num_fields:
+        # Not one of lists: to ask for each kind costs more than the values of a few rows.
+        return scalars(values)
     if pa.types.is_list(values.type):
         items = scalars(compute("list_flatten", values))
     elif pa.types.is_fixed_size_list(values.type):
@@ -104,14 +109,13 @@ def _put_nulls(found: list[object], values: Values) -> list[object]:
 
 
 def _to_python_scalars(values: Values) -> list[object]:
-    type_ = values.type
-    if pa.types.is_timestamp(type_):
-        naive = cast("Sequence[datetime | None]", values.to_numpy(zero_copy_only=False).tolist())
-        return [None if each is None else each.replace(tzinfo=UTC) for each in naive]
-    if pa.types.is_integer(type_) or pa.types.is_floating(type_):
-        filled = compute("coalesce", values, pa.scalar(0, type_)) if values.null_count else values
-        return _put_nulls(filled.to_numpy(zero_copy_only=False).tolist(), values)
-    return values.to_numpy(zero_copy_only=False).tolist()
+    if not pa.types.is_temporal(values.type):
+        return to_list(values)
+    # Arrow makes dates and times one by one.
+    found = cast("Sequence[datetime | None]", values.to_numpy(zero_copy_only=False).tolist())
+    if not pa.types.is_timestamp(values.type):
+        return list(found)
+    return [None if each is None else each.replace(tzinfo=UTC) for each in found]
 
 
 # --------------------------------------------------------------------------------------------- JSON

@@ -100,6 +100,9 @@ class Table:
     lag: ColumnLag = NO_LAG
     """How its columns differ from the properties that it is read with."""
     _known_schema: list[pa.Schema] = field(default_factory=list[pa.Schema], init=False, repr=False, compare=False)
+    _known_names: list[frozenset[str]] = field(
+        default_factory=list[frozenset[str]], init=False, repr=False, compare=False
+    )
 
     @property
     def dataset(self) -> LanceDataset:
@@ -156,6 +159,13 @@ class Table:
                 found = found.remove(found.get_field_index(name))
             self._known_schema.append(found)
         return self._known_schema[0]
+
+    @property
+    def column_names(self) -> frozenset[str]:
+        """The names of its columns, without hidden ones."""
+        if not self._known_names:
+            self._known_names.append(frozenset(self.schema.names))
+        return self._known_names[0]
 
     def describe_columns(self) -> tuple[str, ...]:
         """Return the name, the type and Lance's number of each visible column.
