@@ -178,7 +178,7 @@ def test_deleted_vectors_do_not_take_the_places_of_others(tmp_path: Path) -> Non
     assert search_vectors(table, "at", origin, 19).num_rows < 19
     found = find_best_rows(fetch_nearest(table, "at", origin), 3)
     assert found is not None
-    assert found.take_best(3).rows["id"].to_pylist() == ["s30", "s31", "s32"]
+    assert found.rows["id"].take(found.order_best(3)).to_pylist() == ["s30", "s31", "s32"]
     near = "query near($q: Vector(2)) { match { $s: Spot } return { $s.code } order { nearest($s.at, $q) } limit 3 }"
     assert [row["s.code"] for row in graph.query(near, params={"q": [0.0, 0.0]}).rows] == ["s30", "s31", "s32"]
 

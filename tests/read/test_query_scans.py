@@ -89,7 +89,11 @@ def test_a_node_that_does_not_exist_has_no_edges(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, *, is_looked_up: bool
 ) -> None:
     """Whether its edges are looked up, or arrays turn out to be cheaper after the node was left unread."""
-    monkeypatch.setattr(walk_context, "should_look_up", lambda *_: is_looked_up)
+
+    def decide(*_: object) -> bool:
+        return is_looked_up
+
+    monkeypatch.setattr(walk_context, "should_look_up", decide)
     for name, ages in (("p1", list(range(2, 9))), ("nobody", [])):
         for clauses in ("$p knows $q", "$p $k:knows $q", "$p knows{1,3} $q", "exists { $p knows $_ }  $p knows $q"):
             rows = ask(graph, f'match {{ $p: Person {{ name: "{name}" }}  {clauses} }} return {{ $q.age }}')

@@ -15,7 +15,7 @@ Rows: TypeAlias = pa.RecordBatch | pa.Table
 """Rows with all or some columns of a table."""
 
 Values: TypeAlias = "pa.Array[pa.Scalar[pa.DataType]]"
-_FEW_VALUES: Final = 8
+_FEW_VALUES: Final = 16
 """Up to so many, copies of single values cost less than a call of Arrow's function, most of all the first one."""
 Operand: TypeAlias = "Values | pa.Scalar[pa.DataType] | pa.StringArray | pa.BooleanArray | str | float"
 

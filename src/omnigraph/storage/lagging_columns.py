@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.language.schema import EdgeType, NodeType, Property, parse_default
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.storage.arrow_schema import arrow_field
+from omnigraph.storage.arrow_schema import arrow_field, column_types
 from omnigraph.storage.columns import Rows, Values, column_of, make_nulls
 
 _TIME: Final = pa.timestamp("ms", "UTC")
@@ -49,11 +49,12 @@ class ColumnLag:
 NO_LAG: Final = ColumnLag()
 
 
-def has_declared_column(type_: NodeType | EdgeType, stored: pa.Schema, name: str) -> bool:
+def has_declared_column(type_: NodeType | EdgeType, stored: Mapping[str, pa.DataType], name: str) -> bool:
     """Whether a table holds a column exactly as the schema declares it, so that the storage may filter by it."""
-    position = stored.get_field_index(name)
-    declared = pa.string() if name not in type_.properties else _declared_type(type_, name)
-    return position >= 0 and (pa.types.is_struct(declared) or stored.types[position] == declared)
+    found, declared = stored.get(name), column_types(type_).get(name)
+    if found is None or declared is None:
+        return False
+    return found == declared[0] or pa.types.is_struct(declared[0])
 
 
 def fill_missing_column(type_: NodeType | EdgeType, lag: ColumnLag, name: str, count: int) -> Values:

@@ -106,7 +106,7 @@ BEST_TEXTS = 'match { $d: Doc } return { $d.code, $d.shelf } order { bm25($d.bod
 
 def test_the_best_texts_are_one_search_with_a_limit(library: Graph, scans: list[AskedScan]) -> None:
     assert codes(library, BEST_TEXTS) == ["396", "392", "388"]
-    assert [(scan.limit, scan.rows) for scan in scans] == [(11, 11)]
+    assert [(scan.limit, scan.rows) for scan in scans] == [(5, 5)]
 
 
 def test_their_scores_need_no_further_search(library: Graph, scans: list[AskedScan]) -> None:
@@ -123,7 +123,7 @@ def test_their_scores_need_no_further_search(library: Graph, scans: list[AskedSc
 def test_a_match_of_the_same_words_is_part_of_the_ranking(library: Graph, scans: list[AskedScan]) -> None:
     query = BEST_TEXTS.replace("$d: Doc", '$d: Doc search($d.body, "fox")')
     assert codes(library, query) == ["396", "392", "388"]
-    assert [(scan.limit, scan.rows) for scan in scans] == [(11, 11)]
+    assert [(scan.limit, scan.rows) for scan in scans] == [(5, 5)]
 
 
 def test_other_words_are_looked_for_first(library: Graph) -> None:
@@ -133,7 +133,7 @@ def test_other_words_are_looked_for_first(library: Graph) -> None:
 
 def test_conditions_are_filters_of_the_search(library: Graph, scans: list[AskedScan]) -> None:
     assert codes(library, BEST_TEXTS.replace("$d: Doc", "$d: Doc { shelf: 0 }")) == ["396", "392", "388"]
-    assert [(scan.limit, scan.where, scan.rows) for scan in scans] == [(11, "(`shelf` = 0)", 11)]
+    assert [(scan.limit, scan.where, scan.rows) for scan in scans] == [(5, "(`shelf` = 0)", 5)]
 
 
 def test_where_rows_are_not_indexed_conditions_are_not_filters_as_they_would_change_scores(
@@ -144,7 +144,7 @@ def test_where_rows_are_not_indexed_conditions_are_not_filters_as_they_would_cha
     everything = codes(graph, BEST_TEXTS.replace("limit 3", ""))
     scans.clear()
     assert codes(graph, BEST_TEXTS) == everything[:3]
-    assert [(scan.limit, scan.rows) for scan in scans] == [(11, 11)], "without a condition they are searched too"
+    assert [(scan.limit, scan.rows) for scan in scans] == [(5, 5)], "without a condition they are searched too"
     even = [code for code in everything if int(code[-1]) % 2 == 0]
     assert len(even) < len(everything)
     query = BEST_TEXTS.replace("$d: Doc", "$d: Doc { shelf: 0 }")
@@ -161,18 +161,18 @@ def test_a_column_without_an_index_has_a_limit_too(tmp_path: Path, scans: list[A
     codes(graph, query)
     scans.clear()
     assert codes(graph, query) == ["396", "392", "388"]
-    assert [(scan.limit, scan.rows) for scan in scans if scan.limit] == [(11, 11)]
-    assert max(scan.rows for scan in scans) == 11
+    assert [(scan.limit, scan.rows) for scan in scans if scan.limit] == [(5, 5)]
+    assert max(scan.rows for scan in scans) == 5
 
 
 def test_the_nearest_are_one_search_with_a_limit(library: Graph, scans: list[AskedScan]) -> None:
     query = "match { $d: Doc } return { $d.code, nearest($d.vec, $v) as away } order { nearest($d.vec, $v) } limit 3"
     assert codes(library, query, v=[0.0, 0.0]) == ["000", "001", "002"]
-    assert [(scan.limit, scan.rows) for scan in scans] == [(11, 11)]
+    assert [(scan.limit, scan.rows) for scan in scans] == [(5, 5)]
     scans.clear()
     odd = query.replace("$d: Doc", "$d: Doc { shelf: 1 }")
     assert codes(library, odd, v=[0.0, 0.0]) == ["001", "003", "005"]
-    assert [(scan.limit, scan.where, scan.rows) for scan in scans] == [(11, "(`shelf` = 1)", 11)]
+    assert [(scan.limit, scan.where, scan.rows) for scan in scans] == [(5, "(`shelf` = 1)", 5)]
 
 
 def test_conditions_that_no_scan_decides_are_met_by_fetching_more(library: Graph, scans: list[AskedScan]) -> None:
@@ -259,7 +259,7 @@ def best_of(table: Table, limit: int) -> list[object]:
     index = TextIndex(table, "body", is_private=False, covers_all=True)
     found = find_best_rows(index.fetch_best(TextQuery("fox")), limit)
     assert found is not None
-    return to_list(column_of(found.take_best(limit).rows, "id"))
+    return to_list(column_of(found.rows, "id").take(found.order_best(limit)))
 
 
 # --------------------------------------------------------------------------------------------- against everything
@@ -315,6 +315,7 @@ def test_after_any_history_the_best_are_those_of_ranking_everything(
         patch.setattr(search_module, "_FEW", 0)
         patch.setattr(search_module, "_LEAST_REDUCTION", 1)
         patch.setattr(top_k_module, "_SPARE", spare)
+        patch.setattr(top_k_module, "_SPARE_CANDIDATES", spare)
         graph, model, branch = build(Path(folder), [("put", first), ("index", None), *history])
         for column in ("body", "plain"):
             scores = all_scores(graph, branch, column, words)

@@ -212,7 +212,7 @@ def test_what_single_precision_cannot_tell_apart_is_ranked_exactly(
     assert rows is not None
     exact = {f"{59 - n:02}": math.dist(place, query.tolist()) for n, place in enumerate(places)}
     by_distance = sorted(exact, key=lambda code: (exact[code], code))[:5]
-    assert to_list(column_of(rows.take_best(5).rows, "id")) == by_distance
+    assert to_list(column_of(rows.rows, "id").take(rows.order_best(5))) == by_distance
 
 
 def test_distances_beyond_single_precision_are_left_to_the_exact_way(tmp_path: Path) -> None:

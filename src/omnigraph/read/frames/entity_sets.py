@@ -242,7 +242,7 @@ class FullTable:
 
     def _fetch_rows(self, column: str, positions: Positions, type_: pa.DataType) -> Values:
         table = self.open_table()
-        if column not in table.column_names:
+        if column not in table.column_types:
             return fill_missing_column(self.type, table.lag, column, len(positions))
         distinct, numbers = np.unique(positions, return_inverse=True)
         with table.reading():
@@ -266,7 +266,7 @@ class FullTable:
         if not count:
             return pa.chunked_array([_empty_column(self.type_of(column))])
         table = self.open_table()
-        if column not in table.column_names:
+        if column not in table.column_types:
             return pa.chunked_array([fill_missing_column(self.type, table.lag, column, count)])
         after = None if since is None else since.newest_fragment
         return cast("ChunkedValues", table.scan([column], after_fragment=after).read_all()[column])
@@ -368,7 +368,7 @@ class PartialTable:
         self._table = table
         self._type = type_
         self._types = column_types(type_)
-        stored = () if table is None else table.column_names
+        stored = () if table is None else table.column_types
         self.columns_to_read = tuple(sorted(name for name in read_columns if name in self._types and name in stored))
         """The stored columns that the query reads anywhere: a scan for few rows reads them all at once."""
         self._key_column = _single_key_column(type_)
@@ -455,7 +455,7 @@ class PartialTable:
     def _fetch(self, column: str, positions: Positions) -> None:
         if self._table is None:
             return
-        if column not in self._table.column_names:
+        if column not in self._table.column_types:
             self._store(column, positions, fill_missing_column(self._type, self._table.lag, column, len(positions)))
             return
         columns = (column, *self._other_columns_to_read(column, positions))

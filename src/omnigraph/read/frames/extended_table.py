@@ -203,7 +203,7 @@ class ExtendedTable:
         table = self._own.open_table()
         whole = {part.fragment.fragment for part in self.delta.added if part.offsets is None}
         kept = [each.fragment for each in self.contents.fragments if each.fragment not in whole]
-        if column not in table.column_names:
+        if column not in table.column_types:
             return fill_missing_column(self.base.type, table.lag, column, len(positions))
         rows = _AddressedRows.of(table.scan([column], with_row_address=True, in_fragments=kept), [column])
         came = {part.fragment.fragment: part.offsets for part in self.delta.added if part.offsets is not None}

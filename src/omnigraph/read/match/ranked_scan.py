@@ -76,7 +76,7 @@ def execute_ranked_scan(scan: RankedScan, context: QueryContext) -> Frame | None
     if found is None:
         return None
     kept = [name for name in ("id", *nodes.columns_to_read) if name in found.rows.column_names]
-    best = nodes.intern(found.take_best(scan.limit).rows.select(kept))
+    best = nodes.intern(found.rows.select(kept))[found.order_best(scan.limit)]
     return Frame(len(best), {scan.variable: EntityColumn(nodes, best)}, ranks=np.arange(len(best)))
 
 

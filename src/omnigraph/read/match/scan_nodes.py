@@ -7,7 +7,7 @@ read their columns each time: once that has cost as much as loading them, they a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Final, TypeGuard, cast
 
@@ -137,7 +137,7 @@ def _push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryC
     """Return the conditions as SQL, None for each that the storage does not decide; None if the table is loaded."""
     if not conditions or _should_load_table(conditions, type_, context):
         return None
-    stored = context.snapshot.table(type_.table_key).schema
+    stored = context.snapshot.table(type_.table_key).column_types
     found = [_decide_by_storage(condition, type_, stored) for condition in conditions]
     return None if all(sql is None for sql in found) else found
 
@@ -179,7 +179,7 @@ def _has_index(condition: Condition, table: FullTable) -> bool:
     return (is_comparison or isinstance(condition, ValueIn)) and table.contents.indexed.issuperset(condition.columns)
 
 
-def _decide_by_storage(condition: Condition, type_: NodeType, stored: pa.Schema) -> str | None:
+def _decide_by_storage(condition: Condition, type_: NodeType, stored: Mapping[str, pa.DataType]) -> str | None:
     """Return a condition as SQL if it is short enough, and the table has its columns as declared."""
     are_declared = all(has_declared_column(type_, stored, column) for column in condition.columns)
     return condition.to_sql() if are_declared else None

@@ -132,7 +132,7 @@ def _take_first(frames: Iterable[Frame], limit: Limit | TopRows, context: QueryC
     for rows in _repeat_rows(frames) if end != skipped else ():
         with context.recorder.measure(limit):
             last = rows.num_rows if end is None else min(end - seen, rows.num_rows)
-            shown = stats.add_frame(rows.take(np.arange(min(max(0, skipped - seen), last), last)))
+            shown = stats.add_frame(rows.slice(min(max(0, skipped - seen), last), last))
         yield shown
         seen += rows.num_rows
         if end is not None and seen >= end:

@@ -6,7 +6,7 @@ the ends of an edge are called ``from`` and ``to``, as in records, and a DateTim
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 import pyarrow as pa
@@ -54,12 +54,12 @@ class TypeRows:
             return
         schema = arrow_schema(self.type)
         declared = dict(zip(schema.names, schema.types, strict=True))
-        stored = self.table.schema
+        stored = self.table.column_types
         pushed = [sql for each in conditions if (sql := self._push_down(each, stored)) is not None]
         rest = [each for each in conditions if self._push_down(each, stored) is None]
         required = list(dict.fromkeys([*columns, *(column for each in rest for column in each.columns)]))
         # Where the table has none of the columns, the ids give the number of rows.
-        scanned = [name for name in required if name in stored.names] or ["id"]
+        scanned = [name for name in required if name in stored] or ["id"]
         filter_ = " AND ".join(f"({sql})" for sql in pushed) or None
         batches = self.table.scan(
             scanned,
@@ -80,7 +80,7 @@ class TypeRows:
             found |= {name: column_of(batch, name) for name in addresses}
             yield _filter_rows(pa.RecordBatch.from_pydict(found), rest).select([*columns, *addresses])
 
-    def _push_down(self, condition: Condition, stored: pa.Schema) -> str | None:
+    def _push_down(self, condition: Condition, stored: Mapping[str, pa.DataType]) -> str | None:
         """Return the SQL of a condition if the table has its columns as declared."""
         same = all(has_declared_column(self.type, stored, column) for column in condition.columns)
         return condition.to_sql() if same else None

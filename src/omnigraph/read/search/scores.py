@@ -38,6 +38,7 @@ from omnigraph.read.frames import (
     PartialTable,
     Positions,
     WholeTable,
+    find_positions,
     open_node_table,
     read_contents,
 )
@@ -139,6 +140,8 @@ class Search:
         if isinstance(expression, FusedScore):
             return _to_values(self._compute_fused_scores(expression, frame))
         binding = frame.bindings[expression.target.variable]
+        if len(binding.positions) <= _FEW and len(set(binding.positions.tolist())) == len(binding.positions):
+            return self._score_entities(expression, binding.entities, binding.positions)
         entities, numbers = np.unique(binding.positions, return_inverse=True)
         return self._score_entities(expression, binding.entities, entities).take(numbers)
 
@@ -303,7 +306,7 @@ class Search:
         query = None if isinstance(ranking, Distance) else self._build_text_query(ranking)
         if query is not None and found is not None:
             key = (type_.table_key, ranking.target.name, query)
-            self._best[key] = found.rows.select(["id", SCORE])
+            self._best[key] = found.rows
         return found
 
     def _search_among(
@@ -334,7 +337,7 @@ class Search:
 
     def _has_columns(self, type_: NodeType, columns: Sequence[str]) -> bool:
         """Whether the storage has columns as the schema declares them."""
-        stored = self._snapshot.table(type_.table_key).schema if columns else None
+        stored = self._snapshot.table(type_.table_key).column_types if columns else None
         return stored is None or all(has_declared_column(type_, stored, name) for name in columns)
 
     def _type_of(self, table_key: str) -> NodeType:
@@ -415,9 +418,9 @@ def _select_best(keys: Keys, entity_set: EntitySet, positions: Positions, limit:
 
 def _find_rows(ids: pa.StringArray, rows: pa.Table) -> Positions:
     """Return the row of each id; the number of rows if it has none."""
-    at = compute("index_in", cast("Values", ids), options=pc.SetLookupOptions(column_of(rows, "id")))
-    known = compute("coalesce", at, pa.scalar(rows.num_rows, pa.int32()))
-    return known.to_numpy(zero_copy_only=False).astype(np.int64)
+    at = find_positions(cast("Values", ids), column_of(rows, "id")).astype(np.int64)
+    at[at < 0] = rows.num_rows
+    return at
 
 
 def _to_values(keys: Keys) -> Values:

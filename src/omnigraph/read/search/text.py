@@ -104,7 +104,7 @@ def find_text_index(
     if not covered or (query.max_edits and covered < contents.num_rows):
         return None
     table = snapshot.table(type_.table_key)
-    if not has_declared_column(type_, table.schema, column):
+    if not has_declared_column(type_, table.column_types, column):
         return None
     return TextIndex(table, column, is_private=False, covers_all=covered >= contents.num_rows)
 

@@ -126,7 +126,7 @@ def _plan_lookup(rule: SetRule, table: ChangedSparkTable) -> FragmentRows | None
     incoming = rule.relations[0]
     (column, *others), stored, count = incoming.columns[incoming.join_column], table.pinned(), table.incoming().count
     type_ = stored.reader.type
-    if others or type_ is None or not has_declared_column(type_, stored.table.schema, column):
+    if others or type_ is None or not has_declared_column(type_, stored.table.column_types, column):
         return None
     is_text = pa.types.is_string(cast("pa.DataType", stored.reader.schema.field(column).type))
     return stored if is_text and can_look_up_texts(stored.table, column, count) else None

@@ -76,7 +76,7 @@ def split_for_filters(texts: Values) -> Iterator[Values]:
 
 def can_look_up(table: Table, type_: NodeType | EdgeType, column: str, values: Values) -> bool:
     """Return whether rows are found by the values of a column with filters, more cheaply than by a scan of it."""
-    if not has_declared_column(type_, table.schema, column):
+    if not has_declared_column(type_, table.column_types, column):
         return False
     if not pa.types.is_string(values.type):
         return len(values) <= _MAX_COMPARED_VALUES

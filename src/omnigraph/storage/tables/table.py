@@ -5,7 +5,7 @@ A :class:`Table` never follows the HEAD of its dataset. Nothing in this module w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from typing import Final, Protocol, TypeVar, cast
@@ -100,8 +100,8 @@ class Table:
     lag: ColumnLag = NO_LAG
     """How its columns differ from the properties that it is read with."""
     _known_schema: list[pa.Schema] = field(default_factory=list[pa.Schema], init=False, repr=False, compare=False)
-    _known_names: list[frozenset[str]] = field(
-        default_factory=list[frozenset[str]], init=False, repr=False, compare=False
+    _known_types: list[Mapping[str, pa.DataType]] = field(
+        default_factory=list[Mapping[str, pa.DataType]], init=False, repr=False, compare=False
     )
 
     @property
@@ -161,11 +161,11 @@ class Table:
         return self._known_schema[0]
 
     @property
-    def column_names(self) -> frozenset[str]:
-        """The names of its columns, without hidden ones."""
-        if not self._known_names:
-            self._known_names.append(frozenset(self.schema.names))
-        return self._known_names[0]
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """The types of its columns, by name, without hidden ones."""
+        if not self._known_types:
+            self._known_types.append(dict(zip(self.schema.names, self.schema.types, strict=True)))
+        return self._known_types[0]
 
     def describe_columns(self) -> tuple[str, ...]:
         """Return the name, the type and Lance's number of each visible column.
