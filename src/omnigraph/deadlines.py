@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic as read_clock
 from types import FunctionType, TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from omnigraph.errors import Cancelled, DeadlineExceeded, ParameterError
 from omnigraph.lazy_dataclass import dataclass
@@ -222,11 +222,12 @@ def observe_timeouts(class_: Class) -> Class:
 def _observe_own_timeout(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: _HasDefault, *args: object, **kwargs: object) -> object:
-        given = kwargs.get("timeout")
-        if not isinstance(given, int | float | Deadline | None) or isinstance(given, bool):
-            # The method itself says what is wrong with it.
+        given = kwargs.get("timeout", self.timeout)
+        timeout = self.timeout if given is None else given
+        if timeout is None or isinstance(timeout, bool) or not isinstance(timeout, (int, float, Deadline)):
+            # Nothing to observe; or the method itself says what is wrong with it.
             return method(self, *args, **kwargs)
-        with observe(cast("Timeout", self.timeout if given is None else given)):
+        with observe(timeout):
             return method(self, *args, **kwargs)
 
     return call

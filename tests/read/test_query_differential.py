@@ -44,6 +44,7 @@ THRESHOLDS = {
     (counting, "_ROWS_PER_TUPLE"): 0,
     (expanding, "_TESTED_AT_ONCE"): 1,
     (expanding, "_WORTH_PROPAGATING"): 1,
+    (expanding, "_MANY_HOPS"): 2**40,
     (execute, "_FIRST_PIECE"): 1,
     (pieces, "PIECE_ROWS"): 3,
     (joining, "_PAIRS_AT_ONCE"): 3,

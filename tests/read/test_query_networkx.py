@@ -68,6 +68,7 @@ def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         return request.param
     monkeypatch.setattr(counting, "_WORTH_COLLAPSING", 1)
     monkeypatch.setattr(expanding, "_WORTH_PROPAGATING", 1)
+    monkeypatch.setattr(expanding, "_MANY_HOPS", 2**40)
     return Strategy.ARRAYS
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from threading import Condition
-from types import TracebackType
+from types import GeneratorType, TracebackType
 from typing import Final, Self, TypeAlias, TypeVar
 
 from omnigraph.deadlines import check_deadline
@@ -178,7 +178,7 @@ class QueryMemory:
                         self._pool.pause(self)
                 yield item
         finally:
-            if isinstance(items, Generator):
+            if isinstance(items, GeneratorType):
                 items.close()
 
 

@@ -241,13 +241,24 @@ class ValueIn:
     """At least one of some text columns holds one of the values."""
 
     columns: tuple[str, ...]
-    values: pa.StringArray
+    given: pa.StringArray | tuple[str, ...]
+    """The values: a few texts, or a column."""
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return len(self.given)
+
+    @property
+    def values(self) -> pa.StringArray:
+        """The values as a column."""
+        return pa.array(self.given, pa.string()) if isinstance(self.given, tuple) else self.given
 
     def to_sql(self) -> str | None:
         """Return the values as a list for each column, if they are few."""
-        if len(self.values) > MAX_LISTED_VALUES:
+        if self.count > MAX_LISTED_VALUES:
             return None
-        return " OR ".join(list_filter(column, self.values) for column in self.columns)
+        return " OR ".join(list_filter(column, self.given) for column in self.columns)
 
     def evaluate(self, rows: pa.Table) -> Mask:
         """Look the values up in each of the columns."""
@@ -261,9 +272,9 @@ class ValueIn:
 # --------------------------------------------------------------------------------------------- SQL texts
 
 
-def list_filter(column: str, texts: pa.StringArray) -> str:
+def list_filter(column: str, texts: pa.StringArray | tuple[str, ...]) -> str:
     """Return the filter ``column IN (texts)``."""
-    listed = ", ".join(quote_text(text) for text in cast("list[str]", texts.to_pylist()))
+    listed = ", ".join(map(quote_text, texts if isinstance(texts, tuple) else cast("list[str]", texts.to_pylist())))
     return f"{quote_name(column)} IN ({listed})" if listed else "false"
 
 

@@ -146,7 +146,7 @@ def parse_parameter_text(name: str, text: str, declared: ValueType) -> object:
 def _check_mapping(values: object) -> Mapping[str, object]:
     if values is None:
         return {}
-    if not isinstance(values, Mapping):
+    if not isinstance(values, (dict, Mapping)):
         raise ParameterError(
             f"parameters are given as an object of names and values, not as {type(values).__name__}",
             hint='for example {"name": "Ann"}',

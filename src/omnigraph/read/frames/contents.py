@@ -14,8 +14,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakKeyDictionary
 
-import numpy as np
 
+from omnigraph.derived_values import keep_derived
+import numpy as np
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
@@ -93,7 +94,7 @@ class TableContents:
     @property
     def indexed(self) -> frozenset[str]:
         """The columns with a BTREE index."""
-        return frozenset(index.columns[0] for index in self.list_indexes() if index.kind == IndexKind.BTREE)
+        return _list_btree_columns(self.list_indexes())
 
     def count_indexed(self, kind: IndexKind, column: str) -> int:
         """Return how many rows the index of a column covers; 0 if there is none of that kind."""
@@ -110,6 +111,11 @@ class TableContents:
             # Compaction puts younger fragments before older ones; then ids do not tell what was added.
             and all(part.fragment > older.newest_fragment for part in self.fragments[shared:])
         )
+
+
+@keep_derived(1024)
+def _list_btree_columns(indexes: tuple[TableIndex, ...]) -> frozenset[str]:
+    return frozenset(index.columns[0] for index in indexes if index.kind == IndexKind.BTREE)
 
 
 def read_contents(snapshot: Snapshot, table_key: str, cache: Cache) -> TableContents:

@@ -170,17 +170,20 @@ class FullTable:
         order = self._find_order() if are_few else self._load_order()
         return _locate_few(part, all_ids) if order is None else order.locate(part)
 
+    def locate_one(self, id_: str) -> int:
+        """Return the position of an id, -1 if the table does not have it."""
+        order = self._find_order() if self._num_rows >= _FEW else None
+        return int(self.locate(pa.array([id_], pa.string()))[0]) if order is None else order.locate_one(id_)
+
     def _find_order(self) -> SortedTexts | None:
         """Return the sorted ids, once searching them unsorted has cost as much as sorting."""
-        key = (self.contents, "order")
-        order = cast("SortedTexts | None", self._cache.peek(key))
-        if order is None:
-            rental = self._rental_of("order")
-            rental.pay(self._num_rows * _SCAN_SECONDS)
-            per_id = _ORDERED_SORT_SECONDS if mostly_ascend(self.load_column("id")) else _SORT_SECONDS
-            if not rental.covers(self._num_rows * per_id):
-                return None
-        return self._load_order()
+        order = cast("SortedTexts | None", self._cache.find((self.contents, "order")))
+        if order is not None:
+            return order
+        rental = self._rental_of("order")
+        rental.pay(self._num_rows * _SCAN_SECONDS)
+        per_id = _ORDERED_SORT_SECONDS if mostly_ascend(self.load_column("id")) else _SORT_SECONDS
+        return self._load_order() if rental.covers(self._num_rows * per_id) else None
 
     def _load_order(self) -> SortedTexts:
         key = (self.contents, "order")

@@ -49,6 +49,7 @@ from omnigraph.language.query.plan import rebuild, variables_of, walk_expression
 from omnigraph.language.types import ValueType
 from omnigraph.language.values import ConstantValue
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.read.frames import parts
 from omnigraph.read.frames.comparisons import (
     compare_column_with_value,
     compare_columns,
@@ -57,7 +58,7 @@ from omnigraph.read.frames.comparisons import (
 )
 from omnigraph.read.frames.frame import RESULT, TRUE_MARK, EntityColumn, Frame, Mask, OptionalEntities, Positions
 from omnigraph.read.frames.kernels import calculate, call_function, convert_number
-from omnigraph.read.frames.parts import map_parts, map_values, mark_rows, take_rows
+from omnigraph.read.frames.parts import map_parts, mark_rows, take_rows
 from omnigraph.storage.arrow_schema import arrow_constants, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, make_nulls, to_bool_array
 
@@ -106,7 +107,9 @@ def evaluate_constant(expression: QueryConstant, evaluation: EvaluationContext) 
 def evaluate(expression: Expression, frame: Frame, evaluation: EvaluationContext) -> Values:
     """Return one value for each row, in the Arrow type of the expression. Many rows are evaluated in parts."""
     check_deadline()
-    return map_values(
+    if frame.num_rows <= parts.ROWS_AT_ONCE:
+        return _evaluate_rows(expression, frame, evaluation)
+    return parts.map_values(
         frame.num_rows, lambda part: _evaluate_rows(expression, frame.slice(part.start, part.stop), evaluation)
     )
 

@@ -125,6 +125,10 @@ class ExtendedTable:
         """Return the position of each id, -1 if the table does not have it."""
         return self.correct_positions(self.base.locate(ids), ids)
 
+    def locate_one(self, id_: str) -> int:
+        """Return the position of an id, -1 if the table does not have it."""
+        return int(self.locate(pa.array([id_], pa.string()))[0])
+
     def correct_positions(self, in_base: Positions, ids: Values | pa.StringArray | ChunkedValues) -> Positions:
         """Turn the positions of some ids in the base, or -1, into those in the version."""
         at = in_base

@@ -210,7 +210,8 @@ class Frame:
     @property
     def row_bytes(self) -> int:
         """The bytes of one row."""
-        return 8 * (len(self.bindings) + sum(each is not None for each in (self.weights, self.ranks, self.tags)))
+        others = (self.weights is not None) + (self.ranks is not None) + (self.tags is not None)
+        return 8 * (len(self.bindings) + others)
 
     @property
     def nbytes(self) -> int:

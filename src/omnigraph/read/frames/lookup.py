@@ -19,6 +19,8 @@ from omnigraph.storage.columns import Values, compute, to_list
 CompactPositions: TypeAlias = npt.NDArray[np.int32]
 """Positions as they are stored in bulk; a table has less than 2**31 rows in memory."""
 ChunkedValues: TypeAlias = "pa.ChunkedArray[pa.Scalar[pa.DataType]]"
+_ReadText: TypeAlias = Callable[[int], bytes]
+"""Returns the bytes of the text at a position."""
 _FEW_TEXTS: Final = 32
 """Up to so many, a search in Python is faster than the calls of Arrow that a search of all together needs."""
 
@@ -65,6 +67,8 @@ class SortedTexts:
     order: npt.NDArray[np.int64]
     _keys: list[_TextKeys] = field(default_factory=list["_TextKeys"])
     """Made when many texts are searched."""
+    _readers: list[_ReadText] = field(default_factory=list["_ReadText"])
+    """Made when few texts are searched."""
 
     @property
     def nbytes(self) -> int:
@@ -74,9 +78,8 @@ class SortedTexts:
     def locate(self, searched: Values) -> Positions:
         """Return the position of each text or -1: a few one by one, many by binary searches that advance together."""
         if len(searched) <= _FEW_TEXTS:
-            read = _text_reader(self.texts)
             texts = cast("list[str]", cast("pa.StringArray", searched).to_pylist())
-            return np.array([self._locate_one(text.encode(), read) for text in texts], np.int64)
+            return np.array([self.locate_one(text) for text in texts], np.int64)
         searched = searched if searched.type == self.texts.type else searched.cast(self.texts.type)
         low, high = self._narrow(searched)
         widest = int((high - low).max(initial=0))
@@ -98,9 +101,8 @@ class SortedTexts:
 
     def count_below(self, searched: Values) -> Positions:
         """Return for each text how many of these are smaller."""
-        read = _text_reader(self.texts)
         texts = cast("list[str]", cast("pa.StringArray", searched).to_pylist())
-        return np.array([bisect_left(self.order, text.encode(), key=read) for text in texts], np.int64)
+        return np.array([bisect_left(self.order, text.encode(), key=self._read_text) for text in texts], np.int64)
 
     def rank_texts(self) -> Positions:
         """Return the rank of each text by its bytes."""
@@ -108,18 +110,26 @@ class SortedTexts:
         ranks[self.order] = np.arange(len(self.order))
         return ranks
 
-    def _locate_one(self, text: bytes, read: Callable[[int], bytes]) -> int:
-        at = bisect_left(self.order, text, key=read)
-        if at == len(self.order) or read(self.order[at]) != text:
+    def locate_one(self, text: str) -> int:
+        """Return the position of a text, -1 if it is not there."""
+        wanted, read = text.encode(), self._read_text
+        at = bisect_left(self.order, wanted, key=read)
+        if at == len(self.order) or read(self.order[at]) != wanted:
             return -1
         return int(self.order[at])
+
+    @property
+    def _read_text(self) -> _ReadText:
+        if not self._readers:
+            self._readers.append(_text_reader(self.texts))
+        return self._readers[0]
 
     def _compare(self, how: str, places: Positions, searched: Values) -> npt.NDArray[np.bool_]:
         mask = compute(how, self.texts.take(self.order[places]), searched)
         return mask.to_numpy(zero_copy_only=False)
 
 
-def _text_reader(texts: Values) -> Callable[[int], bytes]:
+def _text_reader(texts: Values) -> _ReadText:
     """Return a function that gives the bytes of one text: a scalar of Arrow costs several times as much."""
     _, offsets, data = texts.buffers()
     width = np.int64 if pa.types.is_large_string(texts.type) else np.int32

@@ -241,12 +241,21 @@ def find_distinct(numbers: Positions) -> tuple[Positions, Positions]:
 
 def number_codes(codes: Positions) -> tuple[Positions, Positions]:
     """Number the distinct codes of one column, without sorting, which would be far slower."""
+    if _ascend(codes):
+        # Such as all neighbours of one node: each code is there once.
+        return np.arange(len(codes)), np.arange(len(codes))
     size = int(codes.max(initial=0)) + 1
     if size <= _DENSE * (len(codes) + 1):
         return _number_dense_codes(codes, size)
     if len(codes) <= ROWS_AT_ONCE:
         return _number_dense_codes(*_encode_codes(codes))
     return _number_in_buckets(codes)
+
+
+def _ascend(numbers: Positions) -> bool:
+    """Whether each number is greater than the one before."""
+    pairs = split_parts(len(numbers) - 1)
+    return all(bool((numbers[part.start + 1 : part.stop + 1] > numbers[part]).all()) for part in pairs)
 
 
 def _encode_codes(codes: Positions) -> tuple[Positions, int]:

@@ -7,8 +7,9 @@ together again where it is small, because equal rows are kept once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import GeneratorType
 from typing import Final, TypeAlias
 
 from omnigraph.deadlines import check_deadline
@@ -51,7 +52,10 @@ ExecuteTask: TypeAlias = Callable[[Task, Frame, QueryContext], Frame]
 
 def measure_frame(frame: Frame) -> int:
     """Return the bytes of a frame, with the paths that only its rows refer to."""
-    return frame.nbytes + sum(_measure_paths(column.entities) for column in frame.bindings.values())
+    nbytes = frame.nbytes
+    for column in frame.bindings.values():
+        nbytes += _measure_paths(column.entities)
+    return nbytes
 
 
 def _measure_paths(entities: object) -> int:
@@ -121,7 +125,7 @@ class PieceRunner:
                     self._holdings[len(self.tasks)].resize(0)
         finally:
             for level in reversed(levels):
-                if isinstance(level, Generator):
+                if isinstance(level, GeneratorType):
                     level.close()
             for holding in self._holdings:
                 holding.resize(0)

@@ -73,14 +73,14 @@ def execute_scan(
     context.recorder.record_access_path(_name_access(pushed, texts_of_pushed, type_, context))
     if texts_of_pushed is not None:
         one_id = pushed[0] if is_proven and len(pushed) == 1 and not rest else None
-        if one_id is not None and is_id_condition(one_id) and len(one_id.values) == 1:
+        if one_id is not None and is_id_condition(one_id) and one_id.count == 1:
             unread = context.tables.partial_table_of(type_)
             nodes, positions = unread, unread.intern_unread(cast("Values", one_id.values))
         else:
             nodes, positions = _find_in_storage(pushed, texts_of_pushed, type_, context)
     else:
         nodes = context.tables.full_table_of(type_)
-        if isinstance(nodes, FullTable) and _is_scanned_often(pushed, nodes):
+        if isinstance(nodes, FullTable) and not nodes.is_loaded() and _is_scanned_often(pushed, nodes):
             # With its ids in memory, later versions of the table are derived from this one.
             nodes.load_column("id")
         positions = _filter_in_memory(pushed, nodes)
@@ -122,7 +122,7 @@ def _to_id_condition(condition: Condition, type_: NodeType | EdgeType) -> list[C
     """Return the condition on the id that an equality with the key means, because ids have an index."""
     key = type_.key if isinstance(type_, NodeType) else None
     if isinstance(condition, ValueIn) and condition.columns == key:
-        return [ValueIn(("id",), condition.values)]
+        return [ValueIn(("id",), condition.given)]
     if not isinstance(condition, ValueCondition) or condition.operator is not ComparisonOperator.EQUAL:
         return []
     is_key = key == (condition.column,) and condition.type.scalar in _KEY_IS_ID
@@ -130,7 +130,7 @@ def _to_id_condition(condition: Condition, type_: NodeType | EdgeType) -> list[C
         return []
     value = condition.value
     text = value if isinstance(value, str) else str(value).lower()
-    return [ValueIn(("id",), pa.array([text], pa.string()))]
+    return [ValueIn(("id",), (text,))]
 
 
 def _push_down(conditions: Sequence[Condition], type_: NodeType, context: QueryContext) -> list[str | None] | None:
@@ -202,7 +202,7 @@ def _filter_in_storage(
     nodes, table = context.tables.partial_table_of(type_), context.snapshot.table(type_.table_key)
     decided = [(condition, sql) for condition, sql in zip(conditions, texts, strict=True) if sql is not None]
     sql = " AND ".join(f"({text})" for _, text in decided)
-    listed = [len(condition.values) for condition, _ in decided if is_id_condition(condition)]
+    listed = [condition.count for condition, _ in decided if is_id_condition(condition)]
     if listed and min(listed) <= FEW_ROWS:
         return nodes, nodes.intern(table.read(["id", *nodes.columns_to_read], sql))
     rows = table.scan(["id"], filter=sql, with_row_address=True).read_all()
@@ -215,8 +215,8 @@ def _filter_in_storage(
 
 def _filter_in_memory(conditions: Sequence[Condition], nodes: WholeTable) -> Positions:
     """Locate the rows by conditions on the id first, and evaluate the other conditions on what is left."""
-    ids = [condition.values for condition in conditions if is_id_condition(condition)]
-    positions = _intersect_ids(ids, nodes) if ids else nodes.all_positions()
+    ids = [_locate_ids(condition, nodes) for condition in conditions if is_id_condition(condition)]
+    positions = reduce(_intersect_positions, ids) if ids else nodes.all_positions()
     return _filter_positions([each for each in conditions if not is_id_condition(each)], nodes, positions)
 
 
@@ -236,9 +236,16 @@ def is_id_condition(condition: Condition) -> TypeGuard[ValueIn]:
     return isinstance(condition, ValueIn) and condition.columns == ("id",)
 
 
-def _intersect_ids(ids: Sequence[pa.StringArray], nodes: WholeTable) -> Positions:
-    found = [np.unique(located[located >= 0]) for located in (nodes.locate(each) for each in ids)]
-    return reduce(lambda one, other: one[np.isin(one, other)], found)
+def _locate_ids(condition: ValueIn, nodes: WholeTable) -> Positions:
+    if isinstance(condition.given, tuple) and len(condition.given) == 1:
+        position = nodes.locate_one(condition.given[0])
+        return np.array([position] if position >= 0 else [], np.int64)
+    located = nodes.locate(condition.values)
+    return np.unique(located[located >= 0])
+
+
+def _intersect_positions(one: Positions, other: Positions) -> Positions:
+    return one[np.isin(one, other)]
 
 
 def describe_scan_access(plan: NodeScan, context: QueryContext) -> str:
