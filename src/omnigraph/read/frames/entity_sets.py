@@ -357,10 +357,11 @@ def _estimate_width(type_: pa.DataType) -> int:
 
 @dataclass(slots=True)
 class _FetchedColumn:
-    """The fetched values of one column. ``slots`` has the index of each position's value in them, or -1."""
+    """The fetched values of one column."""
 
-    slots: Positions
     values: Values
+    slots: Positions | None = None
+    """The index of each position's value, or -1; None if there is one for each position, in their order."""
 
 
 class PartialTable:
@@ -431,28 +432,33 @@ class PartialTable:
         """Return the values of a property at some positions, and fetch the missing ones at once."""
         if column == "id":
             return cast("Values", self.take_ids(positions))
-        fetched = self._fetched_column(column)
-        slots = fetched.slots[positions]
-        if slots.min(initial=0) < 0:
-            self._fetch(column, np.unique(positions[slots < 0]))
-            slots = fetched.slots[positions]
-        return fetched.values if _are_all(slots, len(fetched.values)) else take_values(fetched.values, slots)
+        fetched = self._columns.get(column)
+        if fetched is None or fetched.slots is not None or len(fetched.values) < len(self._ids):
+            slots = self._load_slots(column)[positions]
+            if slots.min(initial=0) < 0:
+                self._fetch(column, np.unique(positions[slots < 0]))
+                slots = self._load_slots(column)[positions]
+        else:
+            slots = positions
+        values = self._columns[column].values
+        return values if _are_all(slots, len(values)) else take_values(values, slots)
 
-    def _fetched_column(self, column: str) -> _FetchedColumn:
-        if column not in self._columns:
-            self._columns[column] = _FetchedColumn(np.zeros(0, np.int64), _empty_column(self._types[column][0]))
-        fetched = self._columns[column]
-        added = len(self._ids) - len(fetched.slots)
-        if added:
-            fetched.slots = np.concatenate([fetched.slots, np.full(added, -1, np.int64)])
-        return fetched
+    def _load_slots(self, column: str) -> Positions:
+        """Return the index of each position's value in the fetched values of a column, or -1."""
+        fetched = self._columns.get(column)
+        if fetched is None:
+            fetched = self._columns[column] = _FetchedColumn(_empty_column(self._types[column][0]))
+        slots = np.arange(len(fetched.values)) if fetched.slots is None else fetched.slots
+        added = len(self._ids) - len(slots)
+        fetched.slots = np.concatenate([slots, np.full(added, -1, np.int64)]) if added else slots
+        return fetched.slots
 
     def _store(self, column: str, positions: Positions, values: Values) -> None:
         if column not in self._columns and _are_all(positions, len(self._ids)):
-            self._columns[column] = _FetchedColumn(np.arange(len(positions)), values)
+            self._columns[column] = _FetchedColumn(values)
             return
-        fetched = self._fetched_column(column)
-        fetched.slots[positions] = len(fetched.values) + np.arange(len(positions))
+        slots, fetched = self._load_slots(column), self._columns[column]
+        slots[positions] = len(fetched.values) + np.arange(len(positions))
         fetched.values = pa.concat_arrays([fetched.values, values]) if len(fetched.values) else values
 
     def _fetch(self, column: str, positions: Positions) -> None:
@@ -466,7 +472,7 @@ class PartialTable:
         at = find_positions(column_of(rows, "id"), self._ids).astype(np.int64)
         for each in columns:
             self._store(each, at, cast_values(column_of(rows, each), self._types[each][0]))
-        missing = positions[self._fetched_column(column).slots[positions] < 0]
+        missing = positions[self._load_slots(column)[positions] < 0]
         if len(missing):
             example = self.take_ids(missing[:1])[0].as_py()
             raise StorageError(
@@ -479,7 +485,7 @@ class PartialTable:
         if len(positions) > FEW_ROWS:
             return []
         others = (other for other in self.columns_to_read if other != column)
-        return [other for other in others if (self._fetched_column(other).slots[positions] < 0).any()]
+        return [other for other in others if (self._load_slots(other)[positions] < 0).any()]
 
 
 def lookup_rows(table: Table, among: Sequence[str], values: Values, columns: Sequence[str]) -> pa.Table:

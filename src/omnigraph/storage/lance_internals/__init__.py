@@ -29,6 +29,7 @@ from omnigraph.storage.lance_internals.commit_files import (
 from omnigraph.storage.lance_internals.deletions import DeletionFile, encode_offsets, read_deletions
 from omnigraph.storage.lance_internals.lance_texts import (
     CommitRefused,
+    ExplainedErrors,
     HeadMoved,
     RefsMoved,
     find_missing_file,
@@ -36,6 +37,7 @@ from omnigraph.storage.lance_internals.lance_texts import (
     print_transaction,
     translate_error,
     translate_errors,
+    translate_raised,
 )
 from omnigraph.storage.lance_internals.lance_version import refuse_untested_lance
 from omnigraph.storage.lance_internals.layout import (
@@ -75,6 +77,7 @@ __all__ = [
     "CommitFile",
     "CommitRefused",
     "DeletionFile",
+    "ExplainedErrors",
     "HeadMoved",
     "NeededFiles",
     "RefsMoved",
@@ -113,6 +116,7 @@ __all__ = [
     "reshape_schema",
     "translate_error",
     "translate_errors",
+    "translate_raised",
     "version_path",
 ]
 

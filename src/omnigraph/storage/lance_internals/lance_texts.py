@@ -9,8 +9,8 @@ turns red.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 import pyarrow as pa
 from lance.commit import CommitConflictError
@@ -55,18 +55,45 @@ class RefsMoved(Exception):
     """Internal: another process deleted a branch while Lance read all refs. Nothing was changed."""
 
 
-@contextmanager
-def translate_errors(subject: str) -> Generator[None]:
+class ExplainedErrors:
+    """A block that raises, instead of an error, what a function returns for it.
+
+    Not a generator: every lookup enters one, and a generator takes three calls more.
+    """
+
+    __slots__ = ("_explain",)
+
+    def __init__(self, explain: Callable[[BaseException], BaseException]) -> None:
+        self._explain = explain
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            found = self._explain(error)
+            if found is not error:
+                raise found
+
+
+def translate_errors(subject: str) -> ExplainedErrors:
     """Turn errors of the Lance calls inside the block into our errors, with ``subject`` in their message."""
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
-        raise translate_error(error, subject) from error
-    except BaseException as error:
-        # A Rust panic derives from BaseException and its class cannot be imported. Everything else passes.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise StorageError(f"{subject}: Lance panicked: {_strip_rust_locations(error)}") from error
+    return ExplainedErrors(lambda error: translate_raised(error, subject))
+
+
+def translate_raised(error: BaseException, subject: str) -> BaseException:
+    """Return our error for what a Lance call raised, which is its cause; everything else as it is."""
+    if isinstance(error, (OSError, ValueError, RuntimeError, pa.ArrowException)):
+        found = translate_error(error, subject)
+    elif type(error).__name__ == "PanicException":
+        # A Rust panic derives from BaseException and its class cannot be imported.
+        found = StorageError(f"{subject}: Lance panicked: {_strip_rust_locations(error)}")
+    else:
+        return error
+    found.__cause__ = error
+    return found
 
 
 def translate_error(error: Exception, subject: str) -> Exception:

@@ -1,7 +1,7 @@
 """Build scans without the copies that Lance makes of their options.
 
 ``LanceDataset.scanner`` copies all options deeply, to make the same scan again for pandas: two thirds of the Python
-calls of a lookup. What is copied is what a builder has set itself, so this one leaves the defaults in its class.
+calls of a lookup. It copies what ``vars`` shows of a builder: of this one nothing. The defaults stay in its class.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ class _Builder(ScannerBuilder):
     def __init__(self, dataset: LanceDataset) -> None:
         # Not that of the base class, which sets the defaults.
         self.ds = dataset
+
+    @property
+    def __dict__(self) -> dict[str, object]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        # Attributes are set and read without it.
+        return {}
 
 
 def build_scan(dataset: LanceDataset) -> ScannerBuilder:

@@ -5,9 +5,9 @@ A :class:`Table` never follows the HEAD of its dataset. Nothing in this module w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar, cast
 from weakref import ref
 
@@ -21,6 +21,7 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
 from omnigraph.storage.lance_internals import (
     BranchRef,
+    ExplainedErrors,
     RefsMoved,
     build_scan,
     data_paths,
@@ -33,6 +34,7 @@ from omnigraph.storage.lance_internals import (
     read_local_refs,
     read_version_hint,
     translate_errors,
+    translate_raised,
 )
 from omnigraph.storage.tables.access import Access
 
@@ -176,19 +178,20 @@ class Table:
         columns = cast("list[pa.Field[pa.DataType]]", list(self.schema))
         return tuple(f"{column.name} {column.type} {ids[column.name]}" for column in columns)
 
-    @contextmanager
-    def reading(self) -> Generator[None]:
+    def reading(self) -> ExplainedErrors:
         """Surround reads of this version: translate errors, and say if the version was removed meanwhile."""
-        try:
-            with translate_errors(self.subject):
-                yield
-        except StorageError as error:
-            if not self._was_removed(find_missing_file(error)):
-                raise
-            raise HistoryGone(
-                f"{self.subject}: version {self.version} was removed while it was read, by cleanup or with its branch",
-                hint="read a newer commit; a tag or a branch keeps a commit from cleanup",
-            ) from error
+        return ExplainedErrors(self._explain_error)
+
+    def _explain_error(self, error: BaseException) -> BaseException:
+        found = translate_raised(error, self.subject)
+        if not isinstance(found, StorageError) or not self._was_removed(find_missing_file(found)):
+            return found
+        gone = HistoryGone(
+            f"{self.subject}: version {self.version} was removed while it was read, by cleanup or with its branch",
+            hint="read a newer commit; a tag or a branch keeps a commit from cleanup",
+        )
+        gone.__cause__ = found
+        return gone
 
     def _was_removed(self, missing: str | None) -> bool:
         """Return whether this version is gone, or a file of it that nothing needs any more."""
