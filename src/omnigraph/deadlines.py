@@ -14,8 +14,8 @@ import reprlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import field
-from functools import wraps
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic as read_clock
@@ -183,6 +183,10 @@ class CarriedDeadlines:
                 if deadline not in held:
                     stack.enter_context(deadline)
             yield
+
+    def carry_to(self, make: Callable[[], Iterator[Item]]) -> Callable[[], Iterator[Item]]:
+        """Return a function that makes the same items, and observes them meanwhile."""
+        return partial(self.iterate, make) if self.deadlines else make
 
     def iterate(self, make: Callable[[], Iterator[Item]]) -> Iterator[Item]:
         """Yield items; the seconds of a call begin again with the first of them.

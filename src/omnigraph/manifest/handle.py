@@ -197,6 +197,9 @@ class Manifest:
                 if self.read_incarnation(branch) == incarnation and not self._step_over(branch):
                     raise self._explain_lost(branch, error) from error
                 continue
+            if branch == MAIN and kept is not None and view is kept[0]:
+                # Main is kept whatever was used last.
+                return view
             # A read during a re-creation of the branch may mix both.
             if (kept is not None and view is kept[0]) or self.read_incarnation(branch) == incarnation:
                 return self._keep(view, table)

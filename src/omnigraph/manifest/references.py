@@ -129,7 +129,7 @@ def assume_snapshot(manifest: Manifest, branch: str) -> Snapshot | None:
 def _keep_head_snapshot(manifest: Manifest, view: ManifestView, schema: SchemaHead) -> Snapshot:
     """Return the snapshot of a view, the same as before while nothing has changed, with the tables opened so far."""
     kept = manifest.head_snapshots.get(view.branch)
-    if kept is not None and kept[0] is view and kept[1].read_under == schema:
+    if kept is not None and kept[0] is view and (kept[1].read_under is schema or kept[1].read_under == schema):
         return kept[1]
     shown = _show_tables(manifest, view, view.data_head).read_with(schema)
     manifest.make_room(sum(pin.row_count for pin in shown.pins.values()))

@@ -149,7 +149,7 @@ def execute_query(query: PlannedQuery) -> Result:
     return Result(
         query.name,
         output_schema(query.plan),
-        partial(CarriedDeadlines().iterate, partial(_iterate_rows, query)),
+        CarriedDeadlines().carry_to(partial(_iterate_rows, query)),
         branch=snapshot.branch,
         commit=snapshot.commit,
     )

@@ -46,7 +46,7 @@ def find_positions(texts: Values | ChunkedValues, among: Values) -> CompactPosit
 
 def find_distinct_texts(texts: Values) -> Values:
     """Return each text once, in the order of the first ones."""
-    if len(texts) <= _FEW_TEXTS and len(set(to_list(texts))) == len(texts):
+    if len(texts) <= 1 or (len(texts) <= _FEW_TEXTS and len(set(to_list(texts))) == len(texts)):
         return texts
     return texts.unique()
 

@@ -94,7 +94,9 @@ def stream_match(plan: MatchPlan, needed: Variables, context: QueryContext) -> I
     spine = build_spine(plan, needed)
     frame, steps = _execute_rankings(spine, context, None)
     with context.memory.hold(measure_frame(frame)):
-        for piece in _make_runner(steps, context, is_streamed=True).run(_slice_frame(frame)):
+        parts = _slice_frame(frame)
+        # A part is no copy of the rows, so without an operator above them nothing else is held.
+        for piece in _make_runner(steps, context, is_streamed=True).run(parts) if steps else parts:
             yield piece.frame
 
 
