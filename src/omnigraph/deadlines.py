@@ -14,7 +14,7 @@ import reprlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, wraps
 from queue import Empty, SimpleQueue
 from threading import Thread

@@ -8,7 +8,7 @@ together again where it is small, because equal rows are kept once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import GeneratorType
 from typing import Final, TypeAlias
 
