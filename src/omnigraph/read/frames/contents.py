@@ -14,9 +14,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakKeyDictionary
 
+import numpy as np
 
 from omnigraph.derived_values import keep_derived
-import numpy as np
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames.cache import Cache
