@@ -21,6 +21,7 @@ from omnigraph.read.frames.parts import (
     order_codes,
     repeat_numbers,
     sort_digits,
+    sort_distinct,
     sort_numbers,
     split_groups,
     take_rows,
@@ -80,6 +81,9 @@ def test_orders_are_stable(size: int, bits: int) -> None:
     codes[: size // 2] = codes[size - size // 2 :]
     assert order_codes(codes).tolist() == np.argsort(codes, kind="stable").tolist()
     assert sort_numbers(codes.copy()).tolist() == sorted(codes.tolist())
+    kept = codes.copy()
+    assert sort_distinct(codes).tolist() == sorted(set(codes.tolist()))
+    assert codes.tolist() == kept.tolist()
     digits = codes.astype(np.uint16)
     if size:
         assert sort_digits(digits).tolist() == np.argsort(digits, kind="stable").tolist()

@@ -9,7 +9,7 @@ import numpy as np
 from omnigraph.analytics.kernels.blocks import NumberedGraph
 from omnigraph.analytics.kernels.sparse import Numbers, find_lightest_paths
 from omnigraph.deadlines import check_deadline
-from omnigraph.read.frames import Positions
+from omnigraph.read.frames import Positions, sort_distinct
 
 UNREACHABLE: Final = -1
 _MANY: Final = 16
@@ -19,7 +19,7 @@ _MANY: Final = 16
 def measure_hops(graph: NumberedGraph, sources: Positions) -> Positions:
     """Return the number of hops from the nearest source to each node, or ``UNREACHABLE``."""
     levels = np.full(graph.num_nodes, UNREACHABLE, np.int64)
-    frontier = np.unique(sources)
+    frontier = sort_distinct(sources)
     levels[frontier] = 0
     level = 0
     while len(frontier):
@@ -29,7 +29,7 @@ def measure_hops(graph: NumberedGraph, sources: Positions) -> Positions:
         reached = reached[levels[reached] == UNREACHABLE]
         levels[reached] = level
         is_wide = len(reached) * _MANY > graph.num_nodes
-        frontier = np.flatnonzero(levels == level) if is_wide else np.unique(reached).astype(np.int64)
+        frontier = np.flatnonzero(levels == level) if is_wide else sort_distinct(reached).astype(np.int64)
     return levels
 
 
@@ -39,6 +39,6 @@ def measure_paths(graph: NumberedGraph, sources: Positions) -> Numbers:
         levels = measure_hops(graph, sources)
         return np.where(levels == UNREACHABLE, np.inf, levels.astype(np.float64))
     check_deadline()
-    distances = find_lightest_paths(graph.outgoing.matrix, np.unique(sources))
+    distances = find_lightest_paths(graph.outgoing.matrix, sort_distinct(sources))
     check_deadline()
     return distances

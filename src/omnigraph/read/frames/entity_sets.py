@@ -29,6 +29,7 @@ from omnigraph.read.frames.lookup import (
     mostly_ascend,
     sort_texts,
 )
+from omnigraph.read.frames.parts import sort_distinct
 from omnigraph.storage.arrow_schema import column_types
 from omnigraph.storage.columns import Values, column_of, is_among, make_nulls, take_values
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueIn
@@ -436,7 +437,7 @@ class PartialTable:
         if fetched is None or fetched.slots is not None or len(fetched.values) < len(self._ids):
             slots = self._load_slots(column)[positions]
             if slots.min(initial=0) < 0:
-                self._fetch(column, np.unique(positions[slots < 0]))
+                self._fetch(column, sort_distinct(positions[slots < 0]))
                 slots = self._load_slots(column)[positions]
         else:
             slots = positions

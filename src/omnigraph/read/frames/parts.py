@@ -167,8 +167,8 @@ def order_codes(codes: Codes) -> Positions:
     return np.arange(len(codes)) if order is None else order
 
 
-def sort_numbers(numbers: Codes) -> Codes:
-    """Return unsigned integers in ascending order. The array itself is sorted, or is of no use afterwards."""
+def sort_numbers(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return integers in ascending order. The array itself is sorted, or is of no use afterwards."""
     if len(numbers) <= _HALVED_PER_COPIED * ROWS_AT_ONCE:
         _sort_in_place(numbers)
         return numbers
@@ -185,7 +185,7 @@ def sort_numbers(numbers: Codes) -> Codes:
     return found
 
 
-def _sort_in_place(numbers: Codes) -> None:
+def _sort_in_place(numbers: npt.NDArray[Number]) -> None:
     check_deadline()
     if len(numbers) <= _SORTED_PER_COPIED * ROWS_AT_ONCE:
         numbers.sort()
@@ -231,6 +231,14 @@ def number_tuples(columns: Sequence[Positions]) -> tuple[Positions, Positions]:
         codes = map_parts(len(numbers), lambda part: before[part] * width + column[part])  # noqa: B023  called at once
         first, numbers = number_codes(codes)
     return first, numbers
+
+
+def sort_distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return the distinct numbers in ascending order. NumPy's ``unique`` hashes them, which takes 20 times as long."""
+    ascending = sort_numbers(numbers.copy())
+    is_first = np.ones(len(ascending), np.bool_)
+    np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+    return ascending[is_first]
 
 
 def find_distinct(numbers: Positions) -> tuple[Positions, Positions]:

@@ -9,7 +9,15 @@ from typing import Final
 import numpy as np
 
 from omnigraph.errors import Unsupported
-from omnigraph.read.frames import EntityColumn, Frame, Positions, count_by_position, number_tuples, take_rows
+from omnigraph.read.frames import (
+    EntityColumn,
+    Frame,
+    Positions,
+    count_by_position,
+    number_tuples,
+    sort_distinct,
+    take_rows,
+)
 from omnigraph.read.match.liveness import Variables
 
 _WORTH_COLLAPSING: Final = 1_000
@@ -51,7 +59,7 @@ def make_counted_frame(total: int) -> Frame:
 
 def _deduplicate_tags(frame: Frame, tags: Positions) -> Frame:
     # A block needs to know whether there is a row for a tag, not how many.
-    distinct = np.unique(tags)
+    distinct = sort_distinct(tags)
     return Frame(len(distinct), tags=distinct) if len(distinct) < frame.num_rows else Frame(len(tags), tags=tags)
 
 

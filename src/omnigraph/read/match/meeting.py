@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.frames import Mask, Positions
+from omnigraph.read.frames import Mask, Positions, sort_distinct
 from omnigraph.read.topology import Neighbourhood, count_hops, find_neighbours
 
 ChooseNode: TypeAlias = Callable[[Positions], int]
@@ -67,7 +67,7 @@ class _Side:
     def advance(self) -> Positions:
         """Make a hop, and return the nodes that are new."""
         _, ahead = find_neighbours(self.arrays, self.frontiers[-1])
-        fresh = np.unique(ahead[self.hops[ahead] < 0])
+        fresh = sort_distinct(ahead[self.hops[ahead] < 0])
         self.hops[fresh] = len(self.frontiers)
         self.frontiers.append(fresh)
         return fresh
@@ -96,5 +96,5 @@ def _find_on_path(left: _Side, backward: Neighbourhood, common: Positions) -> li
     on_path = [common]
     for hop in range(left.depth - 1, -1, -1):
         _, behind = find_neighbours(backward, on_path[-1])
-        on_path.append(np.unique(behind[left.hops[behind] == hop]))
+        on_path.append(sort_distinct(behind[left.hops[behind] == hop]))
     return on_path[::-1]

@@ -25,6 +25,7 @@ from omnigraph.read.frames import (
     WholeTable,
     empty_positions,
     lookup_rows,
+    sort_distinct,
 )
 from omnigraph.read.match.strategy import EdgeWalk, lookup_columns, should_look_up
 from omnigraph.read.topology import Hops, Neighbourhood, build_adjacency, load_steps, open_topology, orient_edges
@@ -106,7 +107,7 @@ def _look_up_edges(column: EntityColumn, walk: EdgeWalk, tables: QueryTables) ->
     """Look up the edges within reach of the sources, hop by hop. Return None once arrays would cost less."""
     begin, end = (tables.partial_table_of(type_) for type_ in walk.end_types(tables.catalog))
     sources = to_positions_in(column, begin)
-    frontier, visited = np.unique(sources), empty_positions()
+    frontier, visited = sort_distinct(sources), empty_positions()
     found: dict[EdgeStep, list[_FoundEdges]] = {step: [] for step in walk.steps}
     hop = 0
     while len(frontier) and (walk.hops is None or hop < walk.hops):

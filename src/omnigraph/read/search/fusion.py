@@ -15,6 +15,7 @@ from omnigraph.read.frames import (
     Positions,
     align_frames,
     concat_frames,
+    sort_distinct,
 )
 from omnigraph.read.search.top_k import sort_entities
 
@@ -46,7 +47,7 @@ def fuse_frames(arms: Sequence[Frame], variable: str, k: int, limit: int | None)
     """
     frames = align_frames(arms)
     rankings = [_rank_entities(frame, variable) for frame in frames]
-    entities = np.unique(np.concatenate(rankings))
+    entities = sort_distinct(np.concatenate(rankings))
     ranks = [_ranks_or_infinity(ranking, entities) for ranking in rankings]
     # From the first to the last arm: Spark adds in the same order, and gets the same sums.
     scores = np.zeros(len(entities))

@@ -22,6 +22,7 @@ from omnigraph.read.frames import (
     WholeTable,
     base_of,
     find_sorted,
+    sort_distinct,
 )
 from omnigraph.read.topology.adjacency import Adjacency, Hops, Neighbourhood, orient_edges, orient_sizes, unite
 from omnigraph.read.topology.current_topology import CurrentTopology, open_topology
@@ -63,7 +64,7 @@ def load_steps(steps: Sequence[EdgeStep], tables: QueryTables, *, distinct: bool
     extended = [each for each in parts if isinstance(each, ExtendedAdjacency)]
     if not extended:
         return base
-    touched = np.unique(np.concatenate([each.touched for each in extended]))
+    touched = sort_distinct(np.concatenate([each.touched for each in extended]))
     sizes = (extended[0].num_nodes, extended[0].num_neighbours)
     return tables.cache.get_or_make(
         (UnionKey(keys), tuple(each.contents for each in topologies)),
