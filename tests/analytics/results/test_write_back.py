@@ -110,6 +110,46 @@ def test_a_second_write_changes_only_what_is_new(graph: Graph) -> None:
         again.write("size")
 
 
+def test_a_result_whose_values_were_replaced_is_written_again(graph: Graph) -> None:
+    ports = graph.analytics.project(["Port"], ["Leg"])
+    few, many = ports.pagerank(iterations=1), ports.pagerank(iterations=9)
+    values = {name: {row["id"]: row["rank"] for row in result.rows} for name, result in (("few", few), ("many", many))}
+    few.write("score")
+    many.write("score")
+    again = few.write("score")
+    assert (again.replayed, column(graph, "score")) == (False, values["few"])
+    repeated = few.write("score")
+    assert (repeated.replayed, repeated.commit) == (True, again.commit)
+    assert not many.write("score").replayed
+    assert column(graph, "score") == values["many"]
+    # By hand.
+    graph.mutate('query q() { update Port set { score: 7.0 } where code = "rot" }')
+    assert (many.write("score").replayed, column(graph, "score")) == (False, values["many"])
+    assert many.write("score").replayed
+    (analysis,) = graph.analyses()
+    assert (analysis.provenance.parameters["iterations"], analysis.is_stale) == (9, False)
+    assert graph.verify().findings == ()
+
+
+def test_results_of_the_same_name_and_commit_are_told_apart_by_their_values(graph: Graph) -> None:
+    ports = graph.analytics.project(["Port"], ["Leg"])
+    degrees = ports.degree()
+    degrees.top(1).write("size", overwrite=True)
+    assert column(graph, "size") == {"rot": 3, "ham": 2, "osl": 3, "lis": 3}
+    assert not degrees.write("size").replayed
+    assert column(graph, "size") == {"rot": 0, "ham": 2, "osl": 1, "lis": 0}
+    assert degrees.top(1).write("size").replayed  # it is there
+
+    programs = [ports.pregel(lambda _, state, __, more=more: ({"x": state["degree"] + more}, None)) for more in (1, 2)]
+    written = [each.write("part", create=True).replayed for each in programs]
+    assert (written, column(graph, "part")) == ([False, False], {"rot": 3, "ham": 3, "osl": 3, "lis": 2})
+
+    pairs = [ports.link_scores([pair], metric="common_neighbours") for pair in (("rot", "osl"), ("ham", "lis"))]
+    assert [each.write(edge="Likely", create=True).replayed for each in pairs] == [False, False]
+    assert [(row["from"], row["to"]) for row in graph.edges("Likely").to_arrow().to_pylist()] == [("ham", "lis")]
+    assert pairs[1].write(edge="Likely").replayed
+
+
 def test_pairs_become_edges(graph: Graph) -> None:
     legs = graph.analytics.project(["Port"], ["Leg"], direction="both")
     alike = legs.similarity(top_k=2)

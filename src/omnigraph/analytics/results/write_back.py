@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 
 from omnigraph.analytics.results.provenance import Provenance, list_written, write_trailers
+from omnigraph.analytics.results.values_kept import are_values_kept
 from omnigraph.errors import Json, ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, declare_property
 from omnigraph.language.source import Source
@@ -33,6 +34,10 @@ _SCALARS: Final[Mapping[pa.DataType, str]] = {
     pa.string(): "String",
     pa.large_string(): "String",
 }
+
+
+_AGAIN: Final = ":again:"
+"""In the ``txn`` of a result that is written once more, before the commit that it comes after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +227,7 @@ def load_result(
 ) -> LoadResult:
     """Load the rows of a result as one commit with its provenance, once for each source and ``key``."""
     message = write_trailers(to.message, provenance, to.source.id, written)
-    txn = (f"analytics:{','.join(written)}:{key}", to.source.manifest_version)
+    txn = _choose_txn(manifest, schema, given, f"analytics:{','.join(written)}:{key}", to)
     result = load(
         manifest,
         schema,
@@ -237,3 +242,24 @@ def load_result(
             details={"commit": result.commit.id},
         )
     return result
+
+
+def _choose_txn(manifest: Manifest, schema: Schema, given: LoadInput, app: str, to: Destination) -> tuple[str, int]:
+    """Return the ``txn`` of a result: that of the commit that wrote it, if its values are still there.
+
+    If others took their place since, by another analysis or by hand, the result is written again.
+    """
+    txn = (app, to.source.manifest_version)
+    basis = find_basis(manifest, to)
+    if basis is None:
+        return txn
+    branch, at = basis
+    view = manifest.view(branch, with_lineage=True)
+    written = view.tables.txns.get(app)
+    if written is None or written.number != to.source.manifest_version:
+        return txn
+    now = take_snapshot(manifest, branch, at)
+    if are_values_kept(now, schema.catalog, given):
+        again = next((each for each in view.history.list_by_metadata(f"{app}{_AGAIN}") if each.txn is not None), None)
+        return txn if again is None or again.txn is None or again.txn[1] != txn[1] else again.txn
+    return f"{app}{_AGAIN}{'' if now.commit is None else now.commit.id}", txn[1]
