@@ -12,10 +12,10 @@ from typing import cast
 import numpy as np
 import pytest
 
-from omnigraph.analytics.kernels import blocks
+from omnigraph.analytics.kernels import blocks, components, hub_triangles
 from omnigraph.analytics.kernels.blocks import NumberedGraph, cut_block, split_rows
 from omnigraph.analytics.kernels.centrality import compute_betweenness
-from omnigraph.analytics.kernels.communities import propagate_labels
+from omnigraph.analytics.kernels.communities import choose_labels, propagate_labels
 from omnigraph.analytics.kernels.components import compute_cores, find_components
 from omnigraph.analytics.kernels.distances import measure_hops, measure_paths
 from omnigraph.analytics.kernels.likeness import (
@@ -114,6 +114,14 @@ def test_personalized_pagerank(shape: str) -> None:
     assert found == pytest.approx([known[node] for node in range(count)], rel=1e-4, abs=1e-12)
 
 
+def test_components_of_many_edges_begin_with_a_sample_of_them(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = find_components(graph_of(shape), "weak").tolist()
+    monkeypatch.setattr(components, "_MANY_EDGES", 0)
+    for every in (2, 8):
+        monkeypatch.setattr(components, "_SAMPLED_EDGE", every)
+        assert find_components(graph_of(shape), "weak").tolist() == known
+
+
 @pytest.mark.parametrize("connection", ["weak", "strong"])
 def test_components_are_named_after_their_smallest_node(shape: str, connection: str) -> None:
     peer = peer_of(shape)
@@ -150,6 +158,25 @@ def test_label_propagation_is_as_defined(shape: str, iterations: int) -> None:
     assert propagate_labels(graph_of(shape, both=True), iterations).tolist() == known
 
 
+def test_labels_are_compared_where_a_neighbour_has_a_new_one() -> None:
+    (block,) = cut_block(graph_of("components").both, 10_000)
+    labels = np.arange(60) // 4 * 4
+    assert choose_labels(block, ~labels).tolist() == labels.tolist()
+    # Of three nodes in a ring, two hear that the first has another label, and choose it, as the smaller one.
+    state = ~np.arange(60)
+    state[4] = 4
+    assert np.flatnonzero(choose_labels(block, state) != np.arange(60)).tolist() == [5, 6]
+
+
+@pytest.fixture(params=[0, 1, 5, 40, 2**15])
+def hubs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many hubs, and few of their lists at once."""
+    monkeypatch.setattr(hub_triangles, "_HUBS", request.param)
+    monkeypatch.setattr(hub_triangles, "_LISTED_AT_ONCE", 20)
+    monkeypatch.setattr(hub_triangles, "_PAIRS_PER_TASK", 30)
+
+
+@pytest.mark.usefixtures("hubs")
 def test_triangles(shape: str) -> None:
     known = networkx.triangles(simple_of(shape))
     assert numbered(count_triangles(graph_of(shape))) == known
@@ -169,6 +196,7 @@ def cluster_by_definition(shape: str) -> list[float]:
     return found
 
 
+@pytest.mark.usefixtures("hubs")
 def test_clustering_is_as_defined(shape: str) -> None:
     assert compute_clustering(graph_of(shape)).tolist() == pytest.approx(cluster_by_definition(shape))
 

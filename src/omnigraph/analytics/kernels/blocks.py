@@ -16,11 +16,10 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse
+from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse, sort_pairs
 from omnigraph.deadlines import check_deadline
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import CompactPositions, Positions, count_by_position
-from omnigraph.read.topology import build_adjacency
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -72,10 +71,12 @@ class AdjacencyBlock:
 
     def gather(self, rows: Positions) -> CompactPositions:
         """Return the neighbours of some rows, one list after the other."""
-        begins = self.indptr[rows].astype(np.int64)
+        begins = self.indptr[rows]
         counts = self.indptr[rows + 1] - begins
-        shifts = begins - (np.cumsum(counts) - counts)
-        return self.neighbours[np.arange(int(counts.sum())) + np.repeat(shifts, counts)]
+        shifts = begins - (np.cumsum(counts, dtype=counts.dtype) - counts)
+        places = np.repeat(shifts, counts)
+        places += np.arange(len(places), dtype=places.dtype)
+        return self.neighbours[places]
 
 
 Kernel: TypeAlias = Callable[[AdjacencyBlock, State], State]
@@ -143,9 +144,9 @@ class NumberedGraph:
     @cached_property
     def distinct(self) -> AdjacencyBlock:
         """As :attr:`outgoing`, but parallel edges count once and have no weights."""
-        every = np.zeros(0, np.int32)
-        found = build_adjacency((self.begins, self.ends, every), (self.num_nodes, self.num_nodes), distinct=True)
-        return AdjacencyBlock(0, found.indptr, found.neighbours, None, self.num_nodes)
+        once = self._sort(self.begins, self.ends, None)
+        once.sum_duplicates()
+        return AdjacencyBlock(0, once.indptr, once.indices, None, self.num_nodes)
 
     @cached_property
     def both(self) -> AdjacencyBlock:
@@ -158,11 +159,14 @@ class NumberedGraph:
     def _build_block(
         self, rows: CompactPositions, columns: CompactPositions, weights: Numbers | None
     ) -> AdjacencyBlock:
-        every = np.arange(len(rows), dtype=np.int32)
-        found = build_adjacency((rows, columns, every), (self.num_nodes, self.num_nodes), distinct=False)
-        assert found.edges is not None
-        sorted_weights = None if weights is None else weights[found.edges]
-        return AdjacencyBlock(0, found.indptr, found.neighbours, sorted_weights, self.num_nodes)
+        found = self._sort(rows, columns, weights)
+        sorted_weights = None if weights is None else found.data
+        return AdjacencyBlock(0, found.indptr, found.indices, sorted_weights, self.num_nodes)
+
+    def _sort(self, rows: CompactPositions, columns: CompactPositions, weights: Numbers | None) -> SparseMatrix:
+        check_deadline()
+        # Without weights a byte for each edge is sorted along: SciPy sorts no pairs without values.
+        return sort_pairs(rows, columns, np.ones(len(rows), np.int8) if weights is None else weights, self.num_nodes)
 
     @cached_property
     def _cut(self) -> dict[Side, list[AdjacencyBlock]]:
@@ -233,6 +237,13 @@ def split_rows(costs: npt.NDArray[np.integer[Any]], most: int) -> list[tuple[int
         ranges.append((first, last))
         first = last
     return ranges
+
+
+def find_runs(values: npt.NDArray[Any]) -> Positions:
+    """Return where runs of equal values begin."""
+    is_first = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)
 
 
 def map_in_threads(function: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:

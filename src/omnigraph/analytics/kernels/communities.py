@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, State
+from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, State, find_runs
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 
 
 def choose_labels(block: AdjacencyBlock, state: State) -> State:
-    """Return the most frequent label among the neighbours of each row, of several the smallest."""
-    own = state[block.first : block.first + block.num_rows].copy()
-    if not len(block.neighbours):
+    """Return the most frequent label among the neighbours of each row, of several the smallest.
+
+    The state has the label of each node, and its complement, which is negative, if it is that of the round before. A
+    row whose neighbours have the labels of the round before keeps its own.
+    """
+    labels = np.where(state < 0, ~state, state)
+    own = labels[block.first : block.first + block.num_rows].copy()
+    rows, neighbours = block.row_numbers, block.neighbours
+    has_news = np.zeros(block.num_rows, np.bool_)
+    has_news[rows[(state >= 0)[neighbours]]] = True
+    if not has_news.all():
+        kept = np.flatnonzero(has_news[rows])
+        rows, neighbours = rows[kept], neighbours[kept]
+    if not len(rows):
         return own
     # Labels are nodes, so a row and a label make one number; sorted, equal labels of a row stand together.
-    keys = block.row_numbers * np.int64(block.num_nodes) + state[block.neighbours]
+    bits = np.int64(max(1, block.num_nodes - 1).bit_length())
+    largest = (np.int64(1) << bits) - 1
+    keys = rows.astype(np.int64) << bits | labels[neighbours]
     keys.sort()
-    runs = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    counts = np.diff(np.append(runs, len(keys)))
-    rows, labels = np.divmod(keys[runs], block.num_nodes)
-    begins = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
-    most = np.maximum.reduceat(counts, begins)
-    is_most = counts == np.repeat(most, np.diff(np.append(begins, len(rows))))
-    own[rows[begins]] = np.minimum.reduceat(np.where(is_most, labels, block.num_nodes), begins)
+    runs = find_runs(keys)
+    counts = np.diff(runs, append=len(keys))
+    rows = keys[runs] >> bits
+    # The largest of these numbers has the largest count and then the smallest label.
+    scores = counts << bits | (largest - (keys[runs] & largest))
+    begins = find_runs(rows)
+    own[rows[begins]] = largest - (np.maximum.reduceat(scores, begins) & largest)
     return own
 
 
@@ -33,10 +46,12 @@ def propagate_labels(engine: BlockEngine, iterations: int) -> Positions:
     All nodes change at once. An edge counts in both directions, so two nodes with edges both ways count twice.
     """
     labels = np.arange(engine.num_nodes)
+    state = labels
     for _ in range(iterations):
         check_deadline()
-        newer = engine.map_rows("both", choose_labels, labels)
-        if np.array_equal(newer, labels):
+        newer = engine.map_rows("both", choose_labels, state)
+        is_new = newer != labels
+        if not is_new.any():
             break
-        labels = newer
+        labels, state = newer, np.where(is_new, newer, ~newer)
     return labels

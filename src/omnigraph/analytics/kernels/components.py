@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, NumberedGraph, State
 from omnigraph.analytics.kernels.neighbourhoods import list_simple_neighbours
-from omnigraph.analytics.kernels.sparse import label_components, make_sparse_from_pairs
+from omnigraph.analytics.kernels.sparse import label_components, link_pairs
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
+
+_MANY_EDGES: Final = 500_000
+_SAMPLED_EDGE: Final = 8
+"""Of many edges every so-manieth is looked at first."""
 
 
 def find_components(graph: NumberedGraph, connection: Literal["weak", "strong"]) -> Positions:
@@ -18,17 +22,32 @@ def find_components(graph: NumberedGraph, connection: Literal["weak", "strong"])
     check_deadline()
     if not graph.num_nodes:
         return np.zeros(0, np.int64)
-    edges = graph.outgoing if connection == "weak" else graph.distinct
-    _, labels = label_components(edges.structure, connection)
+    labels = _label_weakly(graph) if connection == "weak" else label_components(graph.distinct.structure, "strong")[1]
     check_deadline()
     return name_after_smallest(labels)
 
 
+def _label_weakly(graph: NumberedGraph) -> Positions:
+    """Return the number of the weak component of each node, without an array of neighbours.
+
+    Most nodes are linked by a sample of the edges already; of all others only those between two parts count.
+    """
+    begins, ends, size = graph.begins, graph.ends, graph.num_nodes
+    step = _SAMPLED_EDGE if len(begins) > _MANY_EDGES else 1
+    _, parts = label_components(link_pairs(begins[::step], ends[::step], size), "weak")
+    if step == 1:
+        return parts
+    check_deadline()
+    ones, others = parts[begins], parts[ends]
+    between = np.flatnonzero(ones != others)
+    check_deadline()
+    _, united = label_components(link_pairs(ones[between], others[between], size), "weak")
+    return united[parts]
+
+
 def link_rows(block: AdjacencyBlock, state: State) -> State:  # noqa: ARG001  a kernel
     """Return pairs of nodes that link everything that the edges of the block link, in two rows: a forest."""
-    inside = make_sparse_from_pairs(
-        np.ones(len(block.neighbours)), block.row_numbers + np.int64(block.first), block.neighbours, block.num_nodes
-    )
+    inside = link_pairs(block.row_numbers + np.int32(block.first), block.neighbours, block.num_nodes)
     named = name_after_smallest(label_components(inside, "weak")[1]) if block.num_nodes else np.zeros(0, np.int64)
     linked = np.flatnonzero(named != np.arange(block.num_nodes))
     return np.stack([linked, named[linked]])

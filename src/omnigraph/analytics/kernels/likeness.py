@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.analytics.kernels.blocks import NumberedGraph, map_in_threads, split_rows
+from omnigraph.analytics.kernels.blocks import NumberedGraph, find_runs, map_in_threads, split_rows
 from omnigraph.analytics.kernels.neighbourhoods import list_simple_neighbours
 from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse, rows_of, transpose
 from omnigraph.deadlines import check_deadline
@@ -61,7 +61,7 @@ def _keep_best(pairs: ScoredPairs, count: int) -> ScoredPairs:
     order = np.lexsort((pairs.others, -pairs.scores, pairs.nodes))
     nodes = pairs.nodes[order]
     # The place of each pair among those of its node.
-    begins = np.flatnonzero(np.concatenate([[True], nodes[1:] != nodes[:-1]])) if len(nodes) else np.zeros(0, np.int64)
+    begins = find_runs(nodes)
     places = np.arange(len(nodes)) - np.repeat(begins, np.diff(np.append(begins, len(nodes))))
     best = order[places < count]
     return ScoredPairs(pairs.nodes[best], pairs.others[best], pairs.scores[best])

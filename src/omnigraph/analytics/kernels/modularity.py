@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.analytics.kernels.blocks import NumberedGraph
+from omnigraph.analytics.kernels.blocks import NumberedGraph, find_runs
 from omnigraph.analytics.kernels.components import name_after_smallest
 from omnigraph.analytics.kernels.sparse import (
     Numbers,
@@ -182,7 +182,7 @@ def _choose(
     stay[rows[is_own]] = gains[is_own]
     targets, best = own.copy(), np.full(len(nodes), -np.inf)
     if len(rows):
-        begins = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
+        begins = find_runs(rows)
         most = np.maximum.reduceat(gains, begins)
         is_most = gains == np.repeat(most, np.diff(np.append(begins, len(rows))))
         targets[rows[begins]] = np.minimum.reduceat(np.where(is_most, found, network.num_nodes), begins)

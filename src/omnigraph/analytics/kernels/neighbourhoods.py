@@ -1,7 +1,8 @@
 """Triangles and local clustering coefficients, over neighbourhoods without loops and parallel edges.
 
 Each edge is directed from the node with fewer neighbours to the one with more. A triangle then has a lowest, a middle
-and a highest node, and no node has many edges that lead on, so that the sparse products below stay small.
+and a highest node, and no node has many edges that lead on. Triangles of hubs are found by a table of bits, all others
+by sparse products, which are small without hubs.
 """
 
 from __future__ import annotations
@@ -11,19 +12,18 @@ from typing import Final
 import numpy as np
 
 from omnigraph.analytics.kernels.blocks import AdjacencyBlock, NumberedGraph, map_in_threads, split_rows
+from omnigraph.analytics.kernels.hub_triangles import count_hub_triangles, count_others, sum_opposite_edges
 from omnigraph.analytics.kernels.sparse import (
     Numbers,
     SparseMatrix,
-    make_sparse,
-    make_sparse_from_pairs,
     replace_values,
     rows_of,
+    sort_pairs,
     transpose,
 )
 from omnigraph.deadlines import check_deadline
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
-from omnigraph.read.topology import build_adjacency
 
 _PRODUCTS_PER_BLOCK: Final = 20_000_000
 """How many multiplications one block of a sparse product takes: a bound of its memory."""
@@ -31,49 +31,62 @@ _PRODUCTS_PER_BLOCK: Final = 20_000_000
 
 def list_simple_neighbours(graph: NumberedGraph) -> AdjacencyBlock:
     """Return the neighbours of each node as one block: each once, whatever the directions, and never the node."""
-    matrix = _count_directions(graph)
+    pairs = _count_directions(graph)
+    matrix = pairs + transpose(pairs)
     return AdjacencyBlock(0, matrix.indptr, matrix.indices, None, graph.num_nodes)
 
 
 def _count_directions(graph: NumberedGraph) -> SparseMatrix:
-    """Return for each two neighbours the number of directions that edges between them have: 1 or 2."""
+    """Return for each two neighbours, the smaller one first, the number of directions between them: 1 or 2."""
     check_deadline()
-    size = (graph.num_nodes, graph.num_nodes)
-    proper = np.flatnonzero(graph.begins != graph.ends)
-    hops = graph.begins[proper], graph.ends[proper], proper.astype(np.int32)
-    distinct = build_adjacency(hops, size, distinct=True)
-    directed = make_sparse(np.ones(len(distinct.neighbours)), distinct.neighbours, distinct.indptr, size)
-    return directed + transpose(directed)
+    edges = graph.distinct
+    proper = np.flatnonzero(edges.row_numbers != edges.neighbours)
+    begins, ends = edges.row_numbers[proper], edges.neighbours[proper]
+    ones = np.ones(len(begins), np.int8)
+    check_deadline()
+    pairs = sort_pairs(np.minimum(begins, ends), np.maximum(begins, ends), ones, graph.num_nodes)
+    pairs.sum_duplicates()
+    return pairs
 
 
 @dataclass(frozen=True, slots=True)
 class _OrientedGraph:
     """The edges from each node to its higher neighbours, in the order of degrees, and the place of each node there."""
 
-    ones: SparseMatrix
     directions: SparseMatrix
+    """The number of directions of each edge."""
     places: Positions
     degrees: Positions
 
+    @property
+    def others(self) -> SparseMatrix:
+        """The edges of nodes that are no hubs."""
+        return self.directions[: count_others(self.directions.shape[0])]
+
 
 def _orient_by_degree(graph: NumberedGraph) -> _OrientedGraph:
-    directions = _count_directions(graph)
-    degrees = np.diff(directions.indptr).astype(np.int64)
-    places = np.empty(graph.num_nodes, np.int64)
-    places[np.argsort(degrees, kind="stable")] = np.arange(graph.num_nodes)
-    rows, columns = places[rows_of(directions)], places[directions.indices]
-    is_up = rows < columns
-    upper = make_sparse_from_pairs(directions.data[is_up], rows[is_up], columns[is_up], graph.num_nodes)
-    return _OrientedGraph(replace_values(upper, np.ones(len(upper.data))), upper, places, degrees)
+    pairs = _count_directions(graph)
+    degrees = np.diff(pairs.indptr) + np.bincount(pairs.indices, minlength=graph.num_nodes)
+    places = np.empty(graph.num_nodes, np.int32)
+    places[np.argsort(degrees, kind="stable")] = np.arange(graph.num_nodes, dtype=np.int32)
+    check_deadline()
+    ones, others = places[rows_of(pairs)], places[pairs.indices]
+    up = sort_pairs(np.minimum(ones, others), np.maximum(ones, others), pairs.data, graph.num_nodes)
+    return _OrientedGraph(up, places.astype(np.int64), degrees)
 
 
 def count_triangles(graph: NumberedGraph) -> Positions:
     """Return the number of triangles that each node is part of."""
     oriented = _orient_by_degree(graph)
-    up = oriented.ones
-    lowest, highest = _sum_masked_product(up, up, up)
-    middle, _ = _sum_masked_product(transpose(up), up, up)
-    return np.rint(lowest + middle + highest).astype(np.int64)[oriented.places]
+    found = count_hub_triangles(oriented.directions)
+    # In all others, the lowest and the middle node are no hubs.
+    directions = oriented.others
+    up = replace_values(directions, np.ones(len(directions.data)))
+    inner = _take_square(up)
+    lowest, highest = _sum_masked_product(inner, up, up)
+    middle, _ = _sum_masked_product(transpose(inner), up, up)
+    found[: len(lowest)] += lowest + middle
+    return np.rint(found + highest).astype(np.int64)[oriented.places]
 
 
 def compute_clustering(graph: NumberedGraph) -> Numbers:
@@ -83,14 +96,23 @@ def compute_clustering(graph: NumberedGraph) -> Numbers:
     neighbours.
     """
     oriented = _orient_by_degree(graph)
-    up, directions = oriented.ones, oriented.directions
     # The edge that is opposite to a node counts once for each of its directions.
-    lowest, _ = _sum_masked_product(up, directions, up)
-    middle, _ = _sum_masked_product(transpose(up), directions, up)
-    _, highest = _sum_masked_product(transpose(directions), up, up)
-    between = (lowest + middle + highest)[oriented.places]
+    found = sum_opposite_edges(oriented.directions)
+    directions = replace_values(oriented.others, oriented.others.data.astype(np.float64))
+    up = replace_values(directions, np.ones(len(directions.data)))
+    inner = _take_square(up)
+    lowest, _ = _sum_masked_product(inner, directions, up)
+    middle, _ = _sum_masked_product(transpose(inner), directions, up)
+    _, highest = _sum_masked_product(transpose(_take_square(directions)), up, up)
+    found[: len(lowest)] += lowest + middle
+    between = (found + highest)[oriented.places]
     possible = oriented.degrees * (oriented.degrees - 1)
     return np.where(possible > 0, between / np.maximum(possible, 1), 0.0)
+
+
+def _take_square(matrix: SparseMatrix) -> SparseMatrix:
+    """Return the first columns of a matrix, as many as it has rows."""
+    return matrix[:, : matrix.shape[0]]
 
 
 def _sum_masked_product(left: SparseMatrix, right: SparseMatrix, mask: SparseMatrix) -> tuple[Numbers, Numbers]:
@@ -104,7 +126,7 @@ def _sum_masked_product(left: SparseMatrix, right: SparseMatrix, mask: SparseMat
 
     found = map_in_threads(multiply, split_rows(costs, _PRODUCTS_PER_BLOCK))
     rows = np.concatenate([np.zeros(0), *(part for part, _ in found)])
-    columns = np.zeros(left.shape[0])
+    columns = np.zeros(right.shape[1])
     for _, part in found:
         columns += part
     return rows, columns

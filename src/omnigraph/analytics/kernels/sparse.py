@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, Self, TypeAlias, cast, overload
+from typing import Any, Literal, Protocol, Self, TypeAlias, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,17 @@ class SparseMatrix(Protocol):
     @overload
     def __matmul__(self, other: SparseMatrix) -> Self: ...
     def __add__(self, other: SparseMatrix) -> Self: ...
-    def __getitem__(self, rows: slice) -> SparseMatrix: ...
+    def __getitem__(self, chosen: slice | tuple[slice, slice]) -> SparseMatrix: ...
     def multiply(self, other: SparseMatrix) -> SparseMatrix:
         """Multiply element by element."""
         ...
 
     def sum(self, axis: int) -> Numbers:
         """Sum rows or columns."""
+        ...
+
+    def sum_duplicates(self) -> None:
+        """Sum the entries at the same place."""
         ...
 
     def sort_indices(self) -> None:
@@ -46,12 +50,36 @@ class SparseMatrix(Protocol):
 
 
 def make_sparse(
-    values: Numbers, columns: CompactPositions, indptr: CompactPositions, shape: tuple[int, int]
+    values: npt.NDArray[Any], columns: CompactPositions, indptr: CompactPositions, shape: tuple[int, int]
 ) -> SparseMatrix:
     """Return a matrix of compressed sparse rows; entries at one place are kept apart."""
     from scipy.sparse import csr_array
 
     return cast("SparseMatrix", csr_array((values, columns, indptr), shape=shape))
+
+
+def sort_pairs(rows: CompactPositions, columns: CompactPositions, values: npt.NDArray[Any], size: int) -> SparseMatrix:
+    """Return a square matrix from entries in any order, sorted by row and column; those at one place are kept apart.
+
+    These are two sorts by counting, so that the time is linear. Entries at one place keep their order.
+    """
+    from scipy.sparse import coo_array
+
+    pairs: Any = coo_array((values, (columns, rows)), shape=(size, size))
+    # Else entries at one place would be summed.
+    pairs.has_canonical_format = True
+    turned = pairs.tocsr().tocsc()
+    return make_sparse(turned.data, turned.indices, turned.indptr, (size, size))
+
+
+def link_pairs(rows: IntegerArray, columns: IntegerArray, size: int) -> SparseMatrix:
+    """Return a square matrix with a one for each pair; those at one place are kept apart, and no row is sorted."""
+    from scipy.sparse import coo_array
+
+    pairs: Any = coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
+    # Else entries at one place would be summed.
+    pairs.has_canonical_format = True
+    return cast("SparseMatrix", pairs.tocsr())
 
 
 def make_sparse_from_pairs(values: Numbers, rows: IntegerArray, columns: IntegerArray, size: int) -> SparseMatrix:

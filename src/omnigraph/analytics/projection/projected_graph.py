@@ -236,7 +236,7 @@ def _read_edges(
     snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan, nodes: Sequence[ProjectedNodes], cache: Cache
 ) -> NumberedGraph:
     numbers = {part.type.name: part.number_rows() for part in nodes}
-    parts = [_read_edge_type(snapshot, catalog, edges, plan.weight, numbers, cache) for edges in plan.edges]
+    parts = [_read_edge_type(snapshot, catalog, plan, edges, numbers, cache) for edges in plan.edges]
     refuse_beyond(sum(len(begins) for begins, _, _ in parts), "edges")
     count = nodes[-1].first + len(nodes[-1].order) if nodes else 0
     weights = None if plan.weight is None else np.concatenate([np.zeros(0), *(part for _, _, part in parts)])
@@ -251,22 +251,24 @@ def _read_edges(
 def _read_edge_type(
     snapshot: Snapshot,
     catalog: Catalog,
+    plan: ProjectionPlan,
     edges: ProjectedEdges,
-    weight: str | None,
     numbers: Mapping[str, CompactPositions],
     cache: Cache,
 ) -> tuple[CompactPositions, CompactPositions, Numbers]:
     """Return the begin, the end and the weight of each hop along the edges of one type."""
     check_deadline()
-    edge = edges.type
+    edge, weight = edges.type, plan.weight
     _, ends = load_edge_ends(snapshot, edge, catalog, cache)
     begins, finishes = numbers[edge.from_type][ends.sources], numbers[edge.to_type][ends.destinations]
     table = open_full_table(snapshot, edge.table_key, edge, cache)
-    kept = (begins >= 0) & (finishes >= 0)
-    if edges.conditions:
-        kept &= evaluate_conditions(table, edges.conditions)
-    rows = np.flatnonzero(kept)
-    begins, finishes = begins[rows], finishes[rows]
+    rows = None
+    if plan.has_filters:
+        kept = (begins >= 0) & (finishes >= 0)
+        if edges.conditions:
+            kept &= evaluate_conditions(table, edges.conditions)
+        rows = np.flatnonzero(kept)
+        begins, finishes = begins[rows], finishes[rows]
     weights = np.zeros(0) if weight is None else read_weights(table, edge, weight, rows)
     match edges.direction:
         case "out":
@@ -283,15 +285,16 @@ def _read_edge_type(
             )
 
 
-def read_weights(table: FullTable, edge: EdgeType, weight: str, rows: Positions) -> Numbers:
-    """Return the weights of some edges. Weights that are null, negative or not finite are refused."""
-    if not len(rows):
+def read_weights(table: FullTable, edge: EdgeType, weight: str, rows: Positions | None) -> Numbers:
+    """Return the weights of some edges, or of all. Weights that are null, negative or not finite are refused."""
+    if not len(table if rows is None else rows):
         return np.zeros(0)
-    values = table.load_column(weight).take(rows)
+    column = table.load_column(weight)
+    values = column if rows is None else column.take(rows)
     numbers, wrong = find_wrong_weights(values)
     if len(wrong):
         shown = wrong[:_SHOWN]
-        ids = cast("list[str]", table.take_ids(rows[shown]).to_pylist())
+        ids = cast("list[str]", table.take_ids(shown if rows is None else rows[shown]).to_pylist())
         refuse_weights(edge, weight, len(wrong), list(zip(ids, to_list(values.take(shown)), strict=True)))
     return numbers
 
