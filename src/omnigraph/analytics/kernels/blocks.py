@@ -165,8 +165,9 @@ class NumberedGraph:
 
     def _sort(self, rows: CompactPositions, columns: CompactPositions, weights: Numbers | None) -> SparseMatrix:
         check_deadline()
+        size = self.num_nodes, self.num_nodes
         # Without weights a byte for each edge is sorted along: SciPy sorts no pairs without values.
-        return sort_pairs(rows, columns, np.ones(len(rows), np.int8) if weights is None else weights, self.num_nodes)
+        return sort_pairs(rows, columns, np.ones(len(rows), np.int8) if weights is None else weights, size)
 
     @cached_property
     def _cut(self) -> dict[Side, list[AdjacencyBlock]]:
@@ -237,13 +238,6 @@ def split_rows(costs: npt.NDArray[np.integer[Any]], most: int) -> list[tuple[int
         ranges.append((first, last))
         first = last
     return ranges
-
-
-def find_runs(values: npt.NDArray[Any]) -> Positions:
-    """Return where runs of equal values begin."""
-    is_first = np.ones(len(values), np.bool_)
-    np.not_equal(values[1:], values[:-1], out=is_first[1:])
-    return np.flatnonzero(is_first)
 
 
 def map_in_threads(function: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:

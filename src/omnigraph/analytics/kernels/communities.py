@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, State, find_runs
+from omnigraph.analytics.kernels.blocks import AdjacencyBlock, BlockEngine, State
+from omnigraph.analytics.kernels.sparse import find_runs
 from omnigraph.deadlines import check_deadline
 from omnigraph.read.frames import Positions
 

@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.analytics.kernels.blocks import find_runs, map_in_threads
-from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, rows_of
+from omnigraph.analytics.kernels.blocks import map_in_threads
+from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, find_runs, rows_of
 from omnigraph.read.frames import CompactPositions, Positions
 
 _HUBS: Final = 2**15

@@ -7,9 +7,9 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.analytics.kernels.blocks import NumberedGraph, find_runs, map_in_threads, split_rows
+from omnigraph.analytics.kernels.blocks import NumberedGraph, map_in_threads, split_rows
 from omnigraph.analytics.kernels.neighbourhoods import list_simple_neighbours
-from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_sparse, rows_of, transpose
+from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, find_runs, make_sparse, rows_of, transpose
 from omnigraph.deadlines import check_deadline
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions

@@ -12,11 +12,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.analytics.kernels.blocks import NumberedGraph, find_runs
+from omnigraph.analytics.kernels.blocks import NumberedGraph
 from omnigraph.analytics.kernels.components import name_after_smallest
 from omnigraph.analytics.kernels.sparse import (
     Numbers,
     SparseMatrix,
+    count_entries,
+    find_runs,
     label_components,
     make_sparse,
     make_sparse_from_pairs,
@@ -32,7 +34,9 @@ _GROUPS: Final = 32
 _MAX_ROUNDS: Final = 50
 _MAX_LEVELS: Final = 50
 _MAX_PASSES: Final = 10
-"""How often Leiden begins again with what it found, while that gains anything."""
+"""How often Leiden begins again with what it found."""
+_LEAST_PASS_GAIN: Final = 1e-3
+"""A pass that gains less modularity is the last one."""
 _LEAST_GAIN: Final = 1e-9
 """A round that gains less modularity is the last one of its level."""
 
@@ -46,6 +50,8 @@ class _Network:
     total: float
     """The sum of all degrees. It is the same at each level."""
     resolution: float
+    are_ones: bool = False
+    """Whether each entry weighs 1: links of a node to a community are then counted."""
 
     @property
     def num_nodes(self) -> int:
@@ -78,9 +84,11 @@ def find_communities_leiden(graph: NumberedGraph, resolution: float, seed: int) 
     for _ in range(_MAX_PASSES):
         found = _split_into_connected(network.weights, _climb_levels(network, best, chance))
         reached = _measure(network, found)
-        if reached <= most + _LEAST_GAIN:
+        gained = reached - most
+        if gained > 0:
+            best, most = found, reached
+        if gained < _LEAST_PASS_GAIN:
             break
-        best, most = found, reached
     return name_after_smallest(best)
 
 
@@ -114,13 +122,11 @@ def compute_modularity(graph: NumberedGraph, communities: Positions, resolution:
 def _make_network(graph: NumberedGraph, resolution: float) -> _Network | None:
     """Return the first level; None if nothing weighs anything, so that each node stays alone."""
     check_deadline()
-    both = graph.both
-    rows = both.row_numbers
-    values = np.ones(len(rows)) if both.weights is None else both.weights
-    weights = make_sparse_from_pairs(values, rows, both.neighbours, graph.num_nodes)
+    # Parallel edges are kept apart: all of them weigh 1 if there are no weights.
+    weights = graph.both.matrix
     degrees = weights @ np.ones(graph.num_nodes)
     total = float(degrees.sum())
-    return _Network(weights, degrees, total, resolution) if total > 0 else None
+    return _Network(weights, degrees, total, resolution, graph.weights is None) if total > 0 else None
 
 
 def _merge_nodes(network: _Network, found: Positions, count: int) -> _Network:
@@ -137,10 +143,18 @@ def _renumber(labels: Positions) -> tuple[Positions, int]:
 
 
 def _measure(network: _Network, communities: Positions) -> float:
+    return _combine(network, _sum_inside(network, communities), _sum_degrees(network, communities))
+
+
+def _combine(network: _Network, inside: float, sums: Numbers) -> float:
+    shares = sums / network.total
+    return float(inside / network.total - network.resolution * (shares * shares).sum())
+
+
+def _sum_inside(network: _Network, communities: Positions) -> float:
+    """Return the sum of the weights within communities; each is there twice."""
     weights = network.weights
-    inside = weights.data[communities[rows_of(weights)] == communities[weights.indices]].sum()
-    sums = _sum_degrees(network, communities) / network.total
-    return float(inside / network.total - network.resolution * (sums * sums).sum())
+    return float(weights.data[communities[rows_of(weights)] == communities[weights.indices]].sum())
 
 
 def _sum_degrees(network: _Network, communities: Positions) -> Numbers:
@@ -172,7 +186,11 @@ def _choose(
     if within is not None:
         kept &= within[columns] == within[nodes[rows]]
     rows, columns, values = rows[kept], columns[kept], values[kept]
-    rows, found, values = sum_entries(rows, communities[columns], values, (len(nodes), network.num_nodes))
+    labels = communities[columns]
+    if network.are_ones:
+        rows, found, values = count_entries(rows, labels, network.num_nodes)
+    else:
+        rows, found, values = sum_entries(rows, labels, values, (len(nodes), network.num_nodes))
     own, degrees = communities[nodes], network.degrees[nodes]
     is_own = found == own[rows]
     # Without the node itself.
@@ -191,38 +209,82 @@ def _choose(
 
 
 def _take_entries(matrix: SparseMatrix, rows: Positions) -> SparseMatrix:
-    counts = np.diff(matrix.indptr)[rows]
+    begins = matrix.indptr[rows]
+    counts = matrix.indptr[rows + 1] - begins
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    places = np.arange(int(indptr[-1])) + np.repeat(matrix.indptr[rows] - indptr[:-1], counts)
+    places = np.repeat(begins - indptr[:-1], counts)
+    places += np.arange(len(places), dtype=places.dtype)
     return make_sparse(matrix.data[places], matrix.indices[places], indptr, (len(rows), matrix.shape[1]))
 
 
+@dataclass(slots=True)
+class _Partition:
+    """Communities that nodes are moved between, with what modularity is made of."""
+
+    network: _Network
+    communities: Positions
+    sums: Numbers
+    """The sum of the degrees of each community."""
+    sizes: Positions
+    inside: float
+    """The sum of the weights within communities."""
+
+    @classmethod
+    def of(cls, network: _Network, communities: Positions) -> _Partition:
+        sizes = np.bincount(communities, minlength=network.num_nodes)
+        inside = _sum_inside(network, communities)
+        return cls(network, communities.copy(), _sum_degrees(network, communities), sizes, inside)
+
+    @property
+    def modularity(self) -> float:
+        return _combine(self.network, self.inside, self.sums)
+
+    def move(self, nodes: Positions, targets: Positions) -> Positions:
+        """Move nodes, all at once; return their neighbours in other communities, some of them several times."""
+        network, communities = self.network, self.communities
+        links = _take_entries(network.weights, nodes)
+        rows = rows_of(links)
+        is_moved = np.zeros(network.num_nodes, np.bool_)
+        is_moved[nodes] = True
+        # A link to a node that stays is in the matrix twice, once at each end.
+        weights = np.where(is_moved[links.indices], links.data, 2 * links.data)
+        own = communities[nodes]
+        self.inside -= float(weights[communities[links.indices] == own[rows]].sum())
+        communities[nodes] = targets
+        is_same = communities[links.indices] == targets[rows]
+        self.inside += float(weights[is_same].sum())
+        degrees = network.degrees[nodes]
+        for side, sign in ((own, -1), (targets, 1)):
+            np.add.at(self.sums, side, sign * degrees)
+            np.add.at(self.sizes, side, sign)
+        return links.indices[~is_same].astype(np.int64)
+
+
 def _move_nodes(network: _Network, communities: Positions, chance: np.random.Generator) -> Positions:
-    """Move nodes to the communities of their neighbours, until no round gains anything; return the best partition."""
-    communities = communities.copy()
-    best, most = communities.copy(), _measure(network, communities)
-    sums = _sum_degrees(network, communities)
-    sizes = np.bincount(communities, minlength=network.num_nodes)
+    """Move nodes to the communities of their neighbours, until no round gains anything; return the best partition.
+
+    After the first round, only those are looked at again that have a neighbour that moved to another community.
+    """
+    partition = _Partition.of(network, communities)
+    best, most = communities, partition.modularity
+    waiting = np.arange(network.num_nodes)
     for _ in range(_MAX_ROUNDS):
-        has_moved = False
-        for nodes in np.array_split(chance.permutation(network.num_nodes), min(_GROUPS, network.num_nodes)):
+        is_waiting = np.zeros(network.num_nodes, np.bool_)
+        for nodes in np.array_split(chance.permutation(waiting), min(_GROUPS, len(waiting))):
             check_deadline()
-            choice = _choose(network, nodes, communities, sums)
-            own = communities[nodes]
+            choice = _choose(network, nodes, partition.communities, partition.sums)
+            own = partition.communities[nodes]
             # Two nodes that are alone would change places for ever: only the larger one moves.
-            are_alone = (sizes[own] == 1) & (sizes[choice.targets] == 1)
+            are_alone = (partition.sizes[own] == 1) & (partition.sizes[choice.targets] == 1)
             moved = np.flatnonzero(choice.is_better & ~(are_alone & (choice.targets > own)))
-            if not len(moved):
-                continue
-            has_moved = True
-            communities[nodes[moved]] = choice.targets[moved]
-            sums = _sum_degrees(network, communities)
-            sizes = np.bincount(communities, minlength=network.num_nodes)
-        now = _measure(network, communities)
+            if len(moved):
+                is_waiting[partition.move(nodes[moved], choice.targets[moved])] = True
+        now = partition.modularity
         gained = now - most
         if gained > 0:
-            best, most = communities.copy(), now
-        if not has_moved or gained < _LEAST_GAIN:
+            best, most = partition.communities.copy(), now
+        waiting = np.flatnonzero(is_waiting)
+        if not len(waiting) or gained < _LEAST_GAIN:
             break
     return best
 

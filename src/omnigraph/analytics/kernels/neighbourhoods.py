@@ -44,7 +44,7 @@ def _count_directions(graph: NumberedGraph) -> SparseMatrix:
     begins, ends = edges.row_numbers[proper], edges.neighbours[proper]
     ones = np.ones(len(begins), np.int8)
     check_deadline()
-    pairs = sort_pairs(np.minimum(begins, ends), np.maximum(begins, ends), ones, graph.num_nodes)
+    pairs = sort_pairs(np.minimum(begins, ends), np.maximum(begins, ends), ones, (graph.num_nodes, graph.num_nodes))
     pairs.sum_duplicates()
     return pairs
 
@@ -71,7 +71,7 @@ def _orient_by_degree(graph: NumberedGraph) -> _OrientedGraph:
     places[np.argsort(degrees, kind="stable")] = np.arange(graph.num_nodes, dtype=np.int32)
     check_deadline()
     ones, others = places[rows_of(pairs)], places[pairs.indices]
-    up = sort_pairs(np.minimum(ones, others), np.maximum(ones, others), pairs.data, graph.num_nodes)
+    up = sort_pairs(np.minimum(ones, others), np.maximum(ones, others), pairs.data, pairs.shape)
     return _OrientedGraph(up, places.astype(np.int64), degrees)
 
 

@@ -40,10 +40,6 @@ class SparseMatrix(Protocol):
         """Sum the entries at the same place."""
         ...
 
-    def sort_indices(self) -> None:
-        """Sort the entries of each row by their columns."""
-        ...
-
     def tocsr(self) -> Self:
         """Return the matrix in compressed sparse rows."""
         ...
@@ -58,18 +54,20 @@ def make_sparse(
     return cast("SparseMatrix", csr_array((values, columns, indptr), shape=shape))
 
 
-def sort_pairs(rows: CompactPositions, columns: CompactPositions, values: npt.NDArray[Any], size: int) -> SparseMatrix:
-    """Return a square matrix from entries in any order, sorted by row and column; those at one place are kept apart.
+def sort_pairs(
+    rows: IntegerArray, columns: IntegerArray, values: npt.NDArray[Any], shape: tuple[int, int]
+) -> SparseMatrix:
+    """Return a matrix from entries in any order, sorted by row and column; those at one place are kept apart.
 
     These are two sorts by counting, so that the time is linear. Entries at one place keep their order.
     """
     from scipy.sparse import coo_array
 
-    pairs: Any = coo_array((values, (columns, rows)), shape=(size, size))
+    pairs: Any = coo_array((values, (columns, rows)), shape=shape[::-1])
     # Else entries at one place would be summed.
     pairs.has_canonical_format = True
     turned = pairs.tocsr().tocsc()
-    return make_sparse(turned.data, turned.indices, turned.indptr, (size, size))
+    return make_sparse(turned.data, turned.indices, turned.indptr, shape)
 
 
 def link_pairs(rows: IntegerArray, columns: IntegerArray, size: int) -> SparseMatrix:
@@ -89,15 +87,31 @@ def make_sparse_from_pairs(values: Numbers, rows: IntegerArray, columns: Integer
     return cast("SparseMatrix", coo_array((values, (rows, columns)), shape=(size, size)).tocsr())
 
 
+def find_runs(values: npt.NDArray[Any]) -> Positions:
+    """Return where runs of equal values begin."""
+    is_first = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)
+
+
 def sum_entries(
     rows: Positions, columns: Positions, values: Numbers, shape: tuple[int, int]
 ) -> tuple[Positions, Positions, Numbers]:
     """Sum the entries at the same place; the places are in the order of rows, then of columns."""
-    from scipy.sparse import coo_array
-
-    found = cast("SparseMatrix", coo_array((values, (rows, columns)), shape=shape).tocsr())
-    found.sort_indices()
+    found = sort_pairs(rows, columns, values, shape)
+    found.sum_duplicates()
     return rows_of(found), found.indices.astype(np.int64), found.data
+
+
+def count_entries(rows: Positions, columns: Positions, num_columns: int) -> tuple[Positions, Positions, Numbers]:
+    """Count the entries at the same place; the places are in the order of rows, then of columns."""
+    bits = np.int64(max(1, num_columns - 1).bit_length())
+    places = rows << bits | columns
+    places.sort()
+    first = find_runs(places)
+    found = places[first]
+    counts = np.diff(first, append=len(places)).astype(np.float64)
+    return found >> bits, found & ((np.int64(1) << bits) - 1), counts
 
 
 def transpose(matrix: SparseMatrix) -> SparseMatrix:
