@@ -1,15 +1,16 @@
-"""Algorithms over a power-law graph: ours, from stored tables to a result, beside networkx, plain SciPy and Spark.
+"""Algorithms over a power-law graph: ours, from stored tables to a result, beside other libraries and Spark.
 
 ``python bench/analytics.py [SCALE] [EDGES] [--spark|--sizes|--ids|--write]``: 2**SCALE nodes. Figures are CPU seconds
 of one run, so that other work on the machine does not matter much; ``cold`` reads the tables, ``warm`` finds the arrays
-in the cache. networkx gets its graph built for nothing. With ``--spark`` the supersteps of executors are compared with
-one process that reads the tables too: the CPU time of Java and of its workers counts, and the seconds of the clock are
-shown beside it. ``first`` builds the blocks, ``again`` finds them; Java and its workers run already. The last line is
-PageRank by joins of DataFrames in as many rounds, with the same ranks; both begin with the stored tables. With
-``--sizes`` engines are compared from a twentieth of the edges up to all of them, with nodes in proportion: from which
-size on Spark is ahead. With ``--ids`` a new process numbers the nodes, as the driver of Spark does, and tells its
-memory. With ``--write`` a value for each node is written, into a new property and again. Ceilings are for 10 million
-edges or a million values, and more.
+in the cache. Libraries that are installed (``analytics_peers.py``) begin with the ends of edges as numbers, ours with
+the tables; the ratio is that of ``cold`` to the best of them, and answers are compared. With ``--spark`` the supersteps
+of executors are compared with one process that reads the tables too: the CPU time of Java and of its workers counts,
+and the seconds of the clock are shown beside it. ``first`` builds the blocks, ``again`` finds them; Java and its
+workers run already. The last line is PageRank by joins of DataFrames in as many rounds, with the same ranks; both begin
+with the stored tables. With ``--sizes`` engines are compared from a twentieth of the edges up to all of them, with
+nodes in proportion: from which size on Spark is ahead. With ``--ids`` a new process numbers the nodes, as the driver of
+Spark does, and tells its memory. With ``--write`` a value for each node is written, into a new property and again.
+Ceilings are for 10 million edges or a million values, and more; beside libraries, for a million edges and more.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ import numpy as np
 import pyarrow as pa
 
 import omnigraph as og
+from analytics_peers import PEERS, SAMPLES, EdgeArrays, compare_answers
 from omnigraph.analytics import run_algorithm
 from omnigraph.read.frames import shared_cache
 
 SCHEMA = "node N { key: String @key }\nedge E: N -> N { w: F64 }\n"
-LARGEST_FOR_NETWORKX = 300_000
 RUNS: dict[str, dict[str, object]] = {
     "degree": {},
     "pagerank": {"iterations": 20},
@@ -50,7 +51,7 @@ RUNS: dict[str, dict[str, object]] = {
     "shortest_paths": {"source": "n000000000"},
     "louvain": {},
     "leiden": {},
-    "betweenness": {"samples": 16},
+    "betweenness": {"samples": SAMPLES},
     "similarity": {"top_k": 5},
     "random_walks": {"length": 10},
     "embed_node2vec": {"dimension": 32, "walks": 2, "length": 10},
@@ -62,6 +63,14 @@ ON_EXECUTORS: dict[str, dict[str, object]] = {
     "wcc": {},
     "label_propagation": {"iterations": 3},
 }
+COMPARED = (
+    "degree", "pagerank", "wcc", "scc", "label_propagation", "triangles", "kcore", "bfs", "shortest_paths", "louvain",
+    "leiden", "betweenness",
+)  # fmt: skip
+MOST_EDGES = {"similarity": 500_000, "embed_node2vec": 2_000_000}
+"""Beyond, they take long, and no library does the same: similarity compares all pairs that have a hub in common."""
+AGAINST_LIBRARIES = {"triangles": 2.0}
+"""How many times as long as the best library an algorithm may take; others may not take longer."""
 COLD_SECONDS, WARM_SECONDS, WRITE_SECONDS = 12.0, 1.5, 1.0
 AGAINST_ONE_PROCESS, AGAINST_FRAMES = 3.0, 0.1
 LOOK_SECONDS = 5.0
@@ -266,49 +275,6 @@ def time_write(graph: og.Graph, count: int) -> None:
     print(f"{'write back':18} {first:8.2f} {measure(lambda: other.write('rank')):8.2f}   {verdict}")
 
 
-def time_networkx(begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], count: int) -> Mapping[str, float]:
-    """Time the peers in networkx, where it is installed and the graph is small enough to wait for."""
-    if len(begins) > LARGEST_FOR_NETWORKX:
-        return {}
-    try:
-        import networkx as nx
-    except ImportError:
-        return {}
-    library = cast(Any, nx)
-    graph = library.DiGraph()
-    graph.add_nodes_from(range(count))
-    graph.add_edges_from(zip(begins.tolist(), ends.tolist(), strict=True))
-    simple = library.Graph(graph)
-    simple.remove_edges_from(list(library.selfloop_edges(simple)))
-    return {
-        "degree": measure(lambda: (dict(graph.in_degree()), dict(graph.out_degree()))),
-        "pagerank": measure(lambda: library.pagerank(graph)),
-        "wcc": measure(lambda: list(library.weakly_connected_components(graph))),
-        "scc": measure(lambda: list(library.strongly_connected_components(graph))),
-        "triangles": measure(lambda: library.triangles(simple)),
-        "clustering": measure(lambda: library.clustering(simple)),
-        "kcore": measure(lambda: library.core_number(simple)),
-        "bfs": measure(lambda: library.single_source_shortest_path_length(graph, 0)),
-        "shortest_paths": measure(lambda: library.single_source_dijkstra_path_length(graph, 0)),
-        "louvain": measure(lambda: library.community.louvain_communities(simple, seed=1)),
-        "betweenness": measure(lambda: library.betweenness_centrality(graph, k=16, seed=1)),
-    }
-
-
-def time_scipy(begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], count: int) -> Mapping[str, float]:
-    """Time the routines of SciPy on a matrix that is there already, where it has them."""
-    from scipy.sparse import coo_array, csgraph
-
-    matrix = coo_array((np.ones(len(begins)), (begins, ends)), shape=(count, count)).tocsr()
-    library = cast(Any, csgraph)
-    return {
-        "wcc": measure(lambda: library.connected_components(matrix, connection="weak")),
-        "scc": measure(lambda: library.connected_components(matrix, connection="strong")),
-        "bfs": measure(lambda: library.breadth_first_order(matrix, 0)),
-        "shortest_paths": measure(lambda: library.dijkstra(matrix, indices=0)),
-    }
-
-
 def read_memory() -> int:
     """Return how many bytes of memory this process has now."""
     return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -352,20 +318,57 @@ def make_graph(
         shutil.rmtree(folder)
 
 
+def read_answer(name: str, table: pa.Table) -> np.ndarray[Any, Any]:
+    """Return the values of a result as libraries give theirs."""
+    if name == "degree":
+        return np.stack([table["in_degree"].to_numpy(), table["out_degree"].to_numpy()])
+    values = table.column(2).to_numpy()
+    # Null is no number, in a column of whole ones too.
+    return np.where(np.isnan(values), np.inf, values) if values.dtype.kind == "f" else values
+
+
 def compare_libraries(graph: og.Graph, begins: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], count: int) -> None:
-    """Print what all algorithms cost in one process, beside SciPy and networkx."""
-    peers, routines = time_networkx(begins, ends, count), time_scipy(begins, ends, count)
-    print(f"{'':18} {'cold':>8} {'warm':>8} {'scipy':>8} {'networkx':>9}")
+    """Print what all algorithms cost in one process, beside the libraries that are installed."""
+    figures: dict[str, tuple[float, float]] = {}
+    answers: dict[str, np.ndarray[Any, Any]] = {}
     for name, parameters in RUNS.items():
+        if len(begins) > MOST_EDGES.get(name, len(begins)):
+            continue
         weight = "w" if name == "shortest_paths" else None
         projection = graph.analytics.project(["N"], ["E"], weight=weight)
         shared_cache().clear()
-        cold = measure(lambda: run_algorithm(projection, name, parameters))  # noqa: B023  called at once
-        warm = measure(lambda: run_algorithm(projection, name, parameters))  # noqa: B023  called at once
-        others = [f"{found[name]:.3f}" if name in found else "-" for found in (routines, peers)]
-        verdicts = [judge(cold, COLD_SECONDS, " s"), judge(warm, WARM_SECONDS, " s")]
-        shown = ", ".join(verdicts) if name == "pagerank" and len(begins) >= 10_000_000 else ""
-        print(f"{name:18} {cold:8.3f} {warm:8.3f} {others[0]:>8} {others[1]:>9}   {shown}")
+        results: list[og.AnalyticsResult] = []
+        figures[name] = (
+            measure(lambda: results.append(run_algorithm(projection, name, parameters))),  # noqa: B023  called at once
+            measure(lambda: run_algorithm(projection, name, parameters)),  # noqa: B023
+        )
+        if name in COMPARED:
+            answers[name] = read_answer(name, results[0].to_arrow())
+    shared_cache().clear()
+    samples = np.sort(np.random.default_rng(0).choice(count, min(SAMPLES, count), replace=False))
+    weights = np.random.default_rng(2).random(len(begins))
+    edges = EdgeArrays(count, begins, ends, weights, samples)
+    peers: dict[str, dict[str, tuple[float, str]]] = {}
+    for peer in PEERS:
+        for name, found in peer.run(edges):
+            same = compare_answers(name, edges, answers[name], found.values) if name in answers else ""
+            peers.setdefault(name, {})[peer.package] = found.seconds, same
+    print(f"{'':18} {'cold':>8} {'warm':>8} {'cold / best':>12}   libraries, with the conversion of their edges")
+    for name, (cold, warm) in figures.items():
+        print_line(name, cold, warm, peers.get(name, {}), len(begins))
+
+
+def print_line(name: str, cold: float, warm: float, peers: Mapping[str, tuple[float, str]], edges: int) -> None:
+    """Print what one algorithm costs, its ratio to the best library, and how the answers compare."""
+    best = min((seconds for seconds, _ in peers.values()), default=None)
+    ratio = None if best is None else cold / max(best, 0.001)
+    ceiling = AGAINST_LIBRARIES.get(name, 1.0)
+    verdicts = [judge(ratio, ceiling, "x")] if ratio is not None and edges >= 1_000_000 else []
+    if name == "pagerank" and edges >= 10_000_000:
+        verdicts += [judge(cold, COLD_SECONDS, " s"), judge(warm, WARM_SECONDS, " s")]
+    told = ", ".join(f"{peer} {seconds:.2f}{f' ({same})' if same else ''}" for peer, (seconds, same) in peers.items())
+    shown = "-" if ratio is None else f"{ratio:.2f}x"
+    print(f"{name:18} {cold:8.2f} {warm:8.2f} {shown:>12}   {'; '.join([told, *verdicts])}")
 
 
 def main() -> None:

@@ -245,7 +245,9 @@ class GraphProjection:
     def bfs(self, source: NodeReference, *, timeout: Timeout = None) -> AnalyticsResult:
         """Return the number of hops from the nearest source to each node; null if there is no path."""
         run = self._begin("bfs", {"source": to_parameter_json(source)})
-        levels = measure_hops(run.projected.graph, run.projected.locate("source", list_given_nodes("source", source)))
+        levels = measure_hops(
+            run.projected.graph, run.projected.locate("source", list_given_nodes("source", source, run.projected))
+        )
         return run.finish(distance=pa.array(levels, mask=levels == UNREACHABLE))
 
     def shortest_paths(self, source: NodeReference, *, timeout: Timeout = None) -> AnalyticsResult:
@@ -255,7 +257,7 @@ class GraphProjection:
         """
         run = self._begin("shortest_paths", {"source": to_parameter_json(source)})
         distances = measure_paths(
-            run.projected.graph, run.projected.locate("source", list_given_nodes("source", source))
+            run.projected.graph, run.projected.locate("source", list_given_nodes("source", source, run.projected))
         )
         return run.finish(distance=pa.array(distances, mask=np.isinf(distances)))
 
@@ -319,7 +321,7 @@ class GraphProjection:
         count = run.projected.num_nodes
         starts = np.arange(count)
         if source is not None:
-            starts = run.projected.locate("source", list_given_nodes("source", source))
+            starts = run.projected.locate("source", list_given_nodes("source", source, run.projected))
         if len(starts) * walks * (length + 1) >= 2**31:
             raise ParameterError(
                 f"{len(starts) * walks:,} walks of {length:,} steps do not fit",

@@ -69,9 +69,15 @@ def check_iterations(iterations: int) -> None:
         raise ParameterError(f"iterations is {iterations}", hint="give the number of rounds")
 
 
-def list_given_nodes(name: str, given: NodeReference) -> list[object]:
-    """Return the nodes that were given: a list is several, anything else is one."""
+def list_given_nodes(name: str, given: NodeReference, projected: ProjectedGraph) -> list[object]:
+    """Return the nodes that were given: a list is several, anything else is one.
+
+    Where ids need a type, a list of a type and an id is one node too: JSON has no other pairs.
+    """
     nodes: list[object] = given if isinstance(given, list) else [given]
+    types = [part.type.name for part in projected.nodes]
+    if len(types) > 1 and len(nodes) == 2 and nodes[0] in types and not isinstance(nodes[1], list | tuple):
+        nodes = [tuple(nodes)]
     if not nodes:
         raise ParameterError(f"{name} is an empty list", hint="give at least one node")
     return nodes
@@ -83,7 +89,7 @@ def make_teleport(projected: ProjectedGraph, given: NodeReference) -> Numbers:
         nodes: list[object] = list(given)
         weights = [check_weight("personalize", each) for each in given.values()]
     else:
-        nodes = list_given_nodes("personalize", given)
+        nodes = list_given_nodes("personalize", given, projected)
         weights = [1.0] * len(nodes)
     teleport = np.zeros(projected.num_nodes)
     np.add.at(teleport, projected.locate("personalize", nodes), weights)

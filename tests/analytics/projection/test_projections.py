@@ -332,6 +332,11 @@ def test_an_unknown_algorithm_is_refused(graph: Graph) -> None:
 def test_nodes_of_several_types_are_named_with_their_type(graph: Graph) -> None:
     expect(ParameterError, "source holds 'rot'", lambda: graph.analytics.bfs("rot"))
     expect(NotFound, "no Vessel 'rot'", lambda: graph.analytics.bfs(("Vessel", "rot")))
+    # As the command line reads it from JSON.
+    expect(NotFound, "no Vessel 'rot'", lambda: graph.analytics.bfs(["Vessel", "rot"]))
+    one = graph.analytics.bfs(("Port", "rot")).to_arrow()
+    assert graph.analytics.bfs(["Port", "rot"]).to_arrow() == graph.analytics.bfs([["Port", "rot"]]).to_arrow() == one
+    expect(ParameterError, "source holds 'rot'", lambda: graph.analytics.bfs(["rot", "Port"]))
 
 
 def test_a_node_that_a_filter_left_out_is_no_source(graph: Graph) -> None:
