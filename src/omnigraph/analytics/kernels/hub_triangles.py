@@ -8,7 +8,6 @@ places apart in the lists of all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from omnigraph.analytics.kernels.blocks import map_in_threads
 from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, find_runs, rows_of
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import CompactPositions, Positions
 
 _HUBS: Final = 2**15
