@@ -35,6 +35,7 @@ from omnigraph.read.frames import (
     evaluate_predicate,
     locate_addresses,
     mark_rows,
+    sort_distinct,
     take_rows,
     to_condition,
 )
@@ -241,7 +242,7 @@ def _locate_ids(condition: ValueIn, nodes: WholeTable) -> Positions:
         position = nodes.locate_one(condition.given[0])
         return np.array([position] if position >= 0 else [], np.int64)
     located = nodes.locate(condition.values)
-    return np.unique(located[located >= 0])
+    return sort_distinct(located[located >= 0])
 
 
 def _intersect_positions(one: Positions, other: Positions) -> Positions:
