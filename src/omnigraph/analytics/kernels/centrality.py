@@ -10,7 +10,7 @@ import numpy as np
 from omnigraph.analytics.kernels.blocks import AdjacencyBlock, NumberedGraph, map_in_threads
 from omnigraph.analytics.kernels.sparse import Numbers
 from omnigraph.deadlines import check_deadline
-from omnigraph.read.frames import Positions
+from omnigraph.read.frames import Positions, sort_distinct
 
 _SOURCES_PER_TASK: Final = 16
 
@@ -56,7 +56,7 @@ def _share_paths(edges: AdjacencyBlock, source: int) -> Numbers:
         is_on_path = levels[ends] < 0
         begins, ends = begins[is_on_path], ends[is_on_path]
         np.add.at(paths, ends, paths[begins])
-        frontier = np.unique(ends)
+        frontier = sort_distinct(ends)
         levels[frontier] = len(steps) + 1
         steps.append((begins, ends))
     shares = np.zeros(edges.num_nodes)
