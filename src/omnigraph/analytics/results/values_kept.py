@@ -30,7 +30,7 @@ def _are_all_edges(snapshot: Snapshot, edge: EdgeType, rows: pa.Table) -> bool:
     pin = snapshot.pins.get(edge.table_key)
     # The id of such an edge is made of its ends.
     return (0 if pin is None else pin.row_count) == rows.num_rows and _are_rows_there(
-        snapshot, edge, rows.drop_columns(["from", "to"])
+        snapshot, edge, rows.select([name for name in rows.column_names if name not in ("from", "to")])
     )
 
 
