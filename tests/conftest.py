@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Generator
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -53,6 +54,9 @@ IN_MEMORY: Final = "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.dis
 if IN_MEMORY:
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="omnigraph-tests-", dir=MEMORY)
+    # Killed processes leave files. The folder goes at exit, after multiprocessing has removed its own from it, at -100.
+    # Workers find it in their environment, and leave it.
+    Finalize(None, shutil.rmtree, (tempfile.tempdir,), {"ignore_errors": True}, exitpriority=-200)
     # Some tests act as another user.
     Path(tempfile.tempdir).chmod(0o755)
 # Servers keep their state there: not in the home of whoever runs the tests.
@@ -67,12 +71,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Start what the options ask for."""
     cpu_report.register(config)
-
-
-def pytest_unconfigure() -> None:
-    """Remove what killed processes left. Workers find the folder in their environment, and leave it."""
-    if IN_MEMORY:
-        shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
 
 
 COSTLY_FIXTURES: Final = frozenset({"child", "spark", "s3_server", "s3_proxy", "warm"})
