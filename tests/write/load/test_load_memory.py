@@ -89,5 +89,6 @@ def test_memory_does_not_grow_with_the_rows_that_rules_compare(tmp_path: Path, m
         used.append(crash.run(load_and_watch, str(graph), str(source)))
         source.unlink()
     small, large = used
-    # The ids of up to a million nodes are held in memory, whatever the number of edges.
-    assert large < small + 150 * MEGABYTE, [size // MEGABYTE for size in used]
+    # The ids of up to a million nodes are held in memory, and a table of their hashes: 130 to 150 MB more than for a
+    # quarter of them. Rows that were held would take four times as much.
+    assert large < small + 200 * MEGABYTE, [size // MEGABYTE for size in used]
