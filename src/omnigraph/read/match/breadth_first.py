@@ -16,8 +16,8 @@ from omnigraph.read.topology import Neighbourhood, count_hops, find_neighbours
 
 _HOPS_AT_ONCE: Final = 1_000_000
 """How many edges a walk follows at a time."""
-_MARKS: Final = 2**26
-"""How many pairs of a source and a node a walk can mark as visited."""
+_MARKS: Final = 2**24
+"""How many pairs of a source and a node a walk can mark as visited. More would not fit into the processor's cache."""
 _HOP_BYTES: Final = 64
 """What it takes to follow an edge: its row, the numbers before and after it, and their order."""
 _PAIR_BYTES: Final = 32
