@@ -182,7 +182,9 @@ def revert(
 
 
 def _describe_commit(reverted: CommitRecord) -> str:
-    return reverted.id if reverted.message is None else f"{reverted.id}: {reverted.message}"
+    """Return the id and the title: what follows may say where a result comes from, which is gone now."""
+    title = (reverted.message or "").partition("\n")[0]
+    return f"{reverted.id}: {title}" if title else reverted.id
 
 
 def _choose_parent(reverted: CommitRecord, side: int | None) -> str:
