@@ -26,6 +26,8 @@ def test_help_names_values_and_not_types(omnigraph: Command, name: str) -> None:
         ('use mode="merge" or "update"', 'use --mode merge or "update"'),
         ('load the others with on_error="quarantine"', "load the others with --on-error quarantine"),
         ("or give create=True", "or give --create"),
+        ('give from_branch="main" to create it', "give --from main to create it"),
+        ('give from_="main" to create it', "give --from main to create it"),
         ('such as identity={"Knows": ["from", "to"]}', "such as --identity Knows=from,to"),
         ("look again", "look again"),
     ],

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-_NAMES = "create|engine|format|from_branch|if_commit|indexes|keep|mode|on_error|overwrite|rejects|timeout|txn"
+_NAMES = "create|engine|format|from_|from_branch|if_commit|indexes|keep|mode|on_error|overwrite|rejects|timeout|txn"
 _TEXT = re.compile(rf'\b({_NAMES})="([^"]*)"')
 _SWITCH = re.compile(rf"\b({_NAMES}|allow_data_loss|confirm|force|rewrite_ids)=True")
 _NO_COLUMN_CHARACTER = re.compile(r'[ "]')
 _IDENTITY = re.compile(r'\bidentity=\{"(\w+)": \[([^\]]*)\]\}')
 
 
+_FLAGS = {"confirm": "--yes", "from_": "--from", "from_branch": "--from"}
+"""The options that have another name than the argument."""
 _PHRASES = {
     "name one of them": "name one of them with --name",
     "run it as a query": "run it with omnigraph query",
@@ -30,4 +32,4 @@ def speak_flags(hint: str) -> str:
 
 
 def _flag(name: str) -> str:
-    return "--yes" if name == "confirm" else f"--{name.replace('_', '-')}"
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")

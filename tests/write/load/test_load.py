@@ -191,8 +191,14 @@ def test_a_load_that_fails_leaves_no_branch_behind(fleet: Graph) -> None:
 
 
 def test_a_missing_branch_without_a_base_is_not_found(fleet: Graph) -> None:
-    with pytest.raises(NotFound):
-        fleet.load([vessel("v9")], branch="june")
+    for options in ({}, {"check": True}, {"txn": ("import", 1)}, {"mode": "merge"}):
+        with pytest.raises(NotFound, match="no branch 'june'") as raised:
+            fleet.load([vessel("v9")], branch="june", **options)  # pyright: ignore[reportArgumentType]  as given
+        assert raised.value.hint == 'give from_branch="main" to create it; `omnigraph branch list` shows them'
+    with pytest.raises(NotFound, match="no file"):
+        fleet.load("nothing.jsonl", branch="june", check=True)
+    with pytest.raises(NotFound, match="no branch, commit, version, date or tag 'july'"):
+        fleet.load([vessel("v9")], branch="june", from_branch="july")
 
 
 # --------------------------------------------------------------------------------------------- check

@@ -119,6 +119,7 @@ from omnigraph.write.load.run import (
     ParsedInput,
     check_load_options,
     load,
+    make_missing_branch_error,
 )
 
 __all__ = [
@@ -211,6 +212,7 @@ __all__ = [
     "list_value_columns",
     "load",
     "locate_stored",
+    "make_missing_branch_error",
     "map_columns",
     "mark_named",
     "match_stored_rows",

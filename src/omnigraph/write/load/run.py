@@ -162,6 +162,32 @@ def load(
     ``executor`` brings the rows of a branch to the current schema, if it lags behind.
     """
     check_load_options(load_input, options)
+    try:
+        return _run_load(manifest, schema, load_input, options, commit_options, reader, executor)
+    except NotFound as missing:
+        explained = make_missing_branch_error(manifest, commit_options.branch, "from_branch")
+        if options.from_branch is not None or missing.message != explained.message:
+            raise
+        raise explained from missing
+
+
+def make_missing_branch_error(manifest: Manifest, branch: str, argument: str) -> NotFound:
+    """Return the error for a branch that is not there; an argument of the caller would create it."""
+    return NotFound(
+        f"no branch '{branch}' in {manifest.location}",
+        hint=f'give {argument}="main" to create it; `omnigraph branch list` shows them',
+    )
+
+
+def _run_load(
+    manifest: Manifest,
+    schema: Schema,
+    load_input: LoadInput,
+    options: LoadOptions,
+    commit_options: CommitOptions,
+    reader: InputReader | None,
+    executor: Executor,
+) -> LoadResult:
     identity = resolve_identity(schema.catalog, options.identity, options.mode)
     commit_options = replace(commit_options, schema_ir_hash=schema.hash)
     is_new_branch = options.from_branch is not None and commit_options.branch not in branch_names(manifest)
