@@ -157,6 +157,19 @@ def test_bad_input_is_named_with_the_way_out(
 
 
 @pytest.mark.usefixtures("ports")
+def test_edited_values_and_missing_branches_are_told_in_options(omnigraph: Command) -> None:
+    words = ("analyze", "pagerank", "--write", "rank", "--create")
+    missing = omnigraph(*words, "--to", "june", "--json")
+    assert error_of(missing)["hint"] == "give --from main to create it; `omnigraph branch list` shows them"
+    assert omnigraph(*words).code == 0
+    og.open("ports.og").load([{"type": "Port", "data": {"code": "rot", "rank": 7.0}}], mode="update")
+    refused = omnigraph(*words, "--json")
+    assert error_of(refused)["message"] == "Port.rank has 1 value that its newest analysis did not write: rot"
+    assert error_of(refused)["hint"] == "give --overwrite to replace them, or another property"
+    assert omnigraph(*words, "--overwrite").code == 0
+
+
+@pytest.mark.usefixtures("ports")
 def test_values_are_written_to_a_branch_and_their_state_is_told(omnigraph: Command) -> None:
     source = omnigraph("snapshot", "--json").json["commit"]
     words = ("analyze", "pagerank", "--edge", "Leg", "--write", "rank", "--to", "rank/june")

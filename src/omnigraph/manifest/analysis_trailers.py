@@ -66,18 +66,26 @@ def append_merged(message: str, merged: Iterable[AnalysisTrailers]) -> str:
 def list_trailers(
     history: Lineage, upto: CommitRecord | None = None
 ) -> Iterator[tuple[CommitRecord, AnalysisTrailers]]:
-    """Yield the newest result of everything that was written or merged, until a commit: newest first.
-
-    Only the commits that may have trailers are decoded.
-    """
+    """Yield the newest result of everything that was written or merged, until a commit: newest first."""
     seen: set[str] = set()
+    for commit, found in _list_all(history, upto):
+        if not seen.issuperset(found.written):
+            seen.update(found.written)
+            yield commit, found
+
+
+def list_writers(
+    history: Lineage, name: str, upto: CommitRecord | None = None
+) -> Iterator[tuple[CommitRecord, AnalysisTrailers]]:
+    """Yield all results that were written to one property or edge type, or merged, until a commit: newest first."""
+    return ((commit, found) for commit, found in _list_all(history, upto) if name in found.written)
+
+
+def _list_all(history: Lineage, upto: CommitRecord | None) -> Iterator[tuple[CommitRecord, AnalysisTrailers]]:
+    """Yield all results. Only the commits that may have trailers are decoded."""
     for commit in history.list_by_metadata(_MARK):
-        if upto is not None and commit.order > upto.order:
-            continue
-        for found in read_trailers(commit.id, commit.message):
-            if not seen.issuperset(found.written):
-                seen.update(found.written)
-                yield commit, found
+        if upto is None or commit.order <= upto.order:
+            yield from ((commit, found) for found in read_trailers(commit.id, commit.message))
 
 
 def read_trailers(commit_id: str, message: str | None) -> list[AnalysisTrailers]:

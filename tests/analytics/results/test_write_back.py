@@ -124,7 +124,7 @@ def test_a_result_whose_values_were_replaced_is_written_again(graph: Graph) -> N
     assert column(graph, "score") == values["many"]
     # By hand.
     graph.mutate('query q() { update Port set { score: 7.0 } where code = "rot" }')
-    assert (many.write("score").replayed, column(graph, "score")) == (False, values["many"])
+    assert (many.write("score", overwrite=True).replayed, column(graph, "score")) == (False, values["many"])
     assert many.write("score").replayed
     (analysis,) = graph.analyses()
     assert (analysis.provenance.parameters["iterations"], analysis.is_stale) == (9, False)
@@ -335,6 +335,21 @@ def test_what_cannot_be_written_is_refused_and_nothing_changes(graph: Graph) -> 
     expect(graph, ParameterError, "no column 'rang'", lambda: ranks.write("score", column="rang"))
     expect(graph, ParameterError, "Port has no property 'rnk'", lambda: ranks.write("rnk"))
     expect(graph, NotFound, "nowhere", lambda: ranks.write("score", branch="nowhere"))
+    for overwrite in (False, True):
+        expect(
+            graph,
+            NotFound,
+            r'no branch \'nowhere\' in .*give from_="main" to create it',
+            lambda overwrite=overwrite: ranks.write("new", branch="nowhere", create=True, overwrite=overwrite),
+        )
+        expect(
+            graph,
+            NotFound,
+            "no branch, commit, version, date or tag 'nothing'",
+            lambda overwrite=overwrite: ranks.write(
+                "new", branch="nowhere", from_="nothing", create=True, overwrite=overwrite
+            ),
+        )
     expect(graph, ParameterError, r"Port.place is String\?, and rank F64", lambda: ranks.write("place"))
     expect(graph, ParameterError, "the result has no rows", lambda: ranks.top(0).write("score"))
     expect(graph, DeadlineExceeded, "not done", lambda: ranks.write("score", timeout=1e-9))

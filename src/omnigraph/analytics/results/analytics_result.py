@@ -93,7 +93,7 @@ class AnalyticsResult(Result):
 
         Without ``column``, the one that matters most. All other properties stay; edges replace all edges of their type.
         The message of the commit says where the values come from. ``from_`` creates the branch; ``create`` adds what
-        the schema lacks, by a commit on main; ``overwrite`` allows to replace values that no analysis wrote.
+        the schema lacks, by a commit on main; ``overwrite`` allows to replace what people edited.
         """
         if (property is None) == (edge is None):
             raise ParameterError("write takes a property or an edge type", hint='give "rank", or edge="SimilarTo"')

@@ -7,14 +7,13 @@ from typing import cast
 import orjson
 import pyarrow as pa
 
-from omnigraph.analytics.results.provenance import Provenance, list_written
-from omnigraph.analytics.results.write_back import Destination, WriteTarget, change_schema, find_basis, load_result
-from omnigraph.errors import Json, ParameterError
+from omnigraph.analytics.results.edited_values import Replaced, refuse_edited
+from omnigraph.analytics.results.provenance import Provenance
+from omnigraph.analytics.results.write_back import Destination, WriteTarget, change_schema, load_result, take_basis
+from omnigraph.errors import ParameterError
 from omnigraph.language.schema import EdgeType, Schema
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
-from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.references import take_snapshot
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.write.load import LoadInput, LoadResult, ignore_bytes
 
@@ -54,8 +53,9 @@ def write_pairs(target: WriteTarget, write: PairWrite) -> LoadResult:
         raise ParameterError(f"'{write.column}' is no value of an edge", hint='leave column out: it is "score"')
     schema = load_current_schema(target.manifest)
     edge = _find_edge(schema, write)
+    basis = take_basis(target.manifest, write.to)
     if edge is not None and not write.to.overwrite:
-        _refuse_foreign_edges(target.manifest, edge, write)
+        refuse_edited(target.manifest, basis, [Replaced(edge)])
     if edge is None:
         text = f"{schema.text.rstrip()}\n\n{write.declaration}\n"
         schema = change_schema(target.manifest, text, f"{write.edge} for {write.provenance.algorithm}", write.to.actor)
@@ -81,22 +81,6 @@ def _find_edge(schema: Schema, write: PairWrite) -> EdgeType | None:
     if write.column not in edge.properties:
         raise ParameterError(f"{edge.name} has no property '{write.column}'", hint=hint)
     return edge
-
-
-def _refuse_foreign_edges(manifest: Manifest, edge: EdgeType, write: PairWrite) -> None:
-    """Refuse to replace edges that no analysis of the branch wrote."""
-    basis = find_basis(manifest, write.to)
-    if basis is None:
-        return
-    branch, at = basis
-    pin = take_snapshot(manifest, branch, at).pins.get(edge.table_key)
-    is_ours = edge.name in list_written(manifest, branch)
-    if pin is not None and pin.row_count and not is_ours:
-        raise ParameterError(
-            f"{edge.name} has {pin.row_count:,} edges that no analysis wrote",
-            hint="give overwrite=True to replace them, or another edge type",
-            details={"type": edge.name, "count": cast("Json", pin.row_count)},
-        )
 
 
 def _make_edges(write: PairWrite) -> pa.Table:

@@ -100,12 +100,6 @@ def list_analyses(manifest: Manifest, branch: str) -> list[Analysis]:
     return found
 
 
-def list_written(manifest: Manifest, branch: str) -> set[str]:
-    """Return the properties and edge types that analyses of a branch, or merged into it, wrote."""
-    history = manifest.view(branch, with_lineage=True).history
-    return {name for _, told in list_trailers(history) for name in told.written}
-
-
 def _find_writer(manifest: Manifest, branch: str, record: CommitRecord, commit_id: str) -> CommitRecord:
     """Return the commit that wrote a result; the merge that brought it if its branch was deleted since."""
     if record.id == commit_id:

@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from omnigraph.analytics.results.provenance import Provenance, list_written, write_trailers
+from omnigraph.analytics.results.edited_values import Replaced, refuse_edited
+from omnigraph.analytics.results.provenance import Provenance, write_trailers
 from omnigraph.analytics.results.values_kept import are_values_kept
 from omnigraph.errors import Json, ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, declare_property
@@ -17,15 +18,23 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit
-from omnigraph.manifest.references import Reference, take_snapshot
+from omnigraph.manifest.references import Reference, find_branch_point, take_snapshot
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.rows import open_type_rows, require_node_type
+from omnigraph.read.rows import require_node_type
 from omnigraph.storage.columns import column_of, compute, to_list
-from omnigraph.storage.filters import ValueCondition
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaChangeOptions, apply_schema
-from omnigraph.write.load import ARROW_VALUES, LoadInput, LoadMode, LoadOptions, LoadResult, ignore_bytes, load
+from omnigraph.write.load import (
+    ARROW_VALUES,
+    LoadInput,
+    LoadMode,
+    LoadOptions,
+    LoadResult,
+    ignore_bytes,
+    load,
+    make_missing_branch_error,
+)
 
 _SCALARS: Final[Mapping[pa.DataType, str]] = {
     pa.bool_(): "Bool",
@@ -118,8 +127,10 @@ def write_column(target: WriteTarget, write: ColumnWrite) -> LoadResult:
         )
     declared = [name for name in write.types if name not in missing]
     _refuse_unfit(schema, write, declared)
+    basis = take_basis(target.manifest, write.to)
     if not write.to.overwrite:
-        _refuse_edited(target.manifest, schema, write, declared)
+        nodes = [require_node_type(schema.catalog, name) for name in declared]
+        refuse_edited(target.manifest, basis, [Replaced(node, write.property_name) for node in nodes])
     if missing:
         schema = _declare_properties(target.manifest, schema, write, missing)
     return _load_column(target.manifest, schema, write)
@@ -150,41 +161,21 @@ def _refuse_unfit(schema: Schema, write: ColumnWrite, types: Sequence[str]) -> N
         )
 
 
-def _refuse_edited(manifest: Manifest, schema: Schema, write: ColumnWrite, types: Sequence[str]) -> None:
-    """Refuse to replace values that no analysis of the branch wrote."""
-    basis = find_basis(manifest, write.to)
-    if basis is None:
-        return
-    branch, at = basis
-    ours = list_written(manifest, branch)
-    now = take_snapshot(manifest, branch, at)
-    edited = [
-        name
-        for name in types
-        if f"{name}.{write.property_name}" not in ours and _has_values(now, schema, name, write.property_name)
-    ]
-    if edited:
-        raise ParameterError(
-            f"{', '.join(f'{name}.{write.property_name}' for name in edited)} has values that no analysis wrote",
-            hint="give overwrite=True to replace them, or another property",
-            details={"types": list[Json](edited), "property": write.property_name},
-        )
+def take_basis(manifest: Manifest, to: Destination) -> Snapshot:
+    """Take the snapshot that is written to, as the branch reads it."""
+    branch, at = _find_basis(manifest, to)
+    basis, schema = take_snapshot(manifest, branch, at), manifest.current_schema()
+    return basis if at is None or schema is None else basis.read_with(schema)
 
 
-def find_basis(manifest: Manifest, to: Destination) -> tuple[str, Reference | None] | None:
-    """Return the branch that is written to, or what it begins at; None if there is neither, which the load tells."""
+def _find_basis(manifest: Manifest, to: Destination) -> tuple[str, Reference | None]:
+    """Return the branch that is written to, or what it begins at. Without either there is nothing to write to."""
     known = branch_names(manifest)
     if to.branch in known:
         return to.branch, None
     if to.from_ is None:
-        return None
-    return (to.from_, None) if isinstance(to.from_, str) and to.from_ in known else (MAIN, to.from_)
-
-
-def _has_values(snapshot: Snapshot, schema: Schema, name: str, property_: str) -> bool:
-    node = require_node_type(schema.catalog, name)
-    found = ValueCondition(property_, node.properties[property_].type, None)
-    return any(batch.num_rows for batch in open_type_rows(snapshot, node).read(["id"], [found]))
+        raise make_missing_branch_error(manifest, to.branch, "from_")
+    return find_branch_point(manifest, to.from_)
 
 
 def _declare_properties(manifest: Manifest, schema: Schema, write: ColumnWrite, types: Sequence[str]) -> Schema:
@@ -247,13 +238,11 @@ def load_result(
 def _choose_txn(manifest: Manifest, schema: Schema, given: LoadInput, app: str, to: Destination) -> tuple[str, int]:
     """Return the ``txn`` of a result: that of the commit that wrote it, if its values are still there.
 
-    If others took their place since, by another analysis or by hand, the result is written again.
+    If others took their place since, by another analysis or by hand, the result is written again. By then it is known
+    that this may be done.
     """
     txn = (app, to.source.manifest_version)
-    basis = find_basis(manifest, to)
-    if basis is None:
-        return txn
-    branch, at = basis
+    branch, at = _find_basis(manifest, to)
     view = manifest.view(branch, with_lineage=True)
     written = view.tables.txns.get(app)
     if written is None or written.number != to.source.manifest_version:

@@ -87,7 +87,7 @@ def analyze(
     ] = "auto",
     *,
     create: Annotated[bool, typer.Option("--create", help="Add the property to the schema if it is missing.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace values that no analysis wrote.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace values that people edited.")] = False,
     form: Annotated[
         Format | None, typer.Option("--format", help="Output format of the rows.", show_default="table")
     ] = None,
