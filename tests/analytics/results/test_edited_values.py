@@ -262,6 +262,20 @@ def test_a_wider_type_changes_no_value(graph: Graph) -> None:
     more.write("size")
 
 
+def test_a_branch_that_lags_behind_the_schema_is_compared_too(graph: Graph) -> None:
+    degrees = graph.analytics.project(["Port"], ["Leg"]).degree()
+    degrees.write("size", branch="review", from_="main")
+    rank(graph).write("score", branch="review")
+    update(graph, "ham", branch="review", size=77, score=7.0)
+    text = graph.schema.text.replace("size: I32?", "size: I64?")
+    graph.apply_schema(text.replace("score: F64?  hops", "note: String?  hops"))
+    graph.apply_schema(text)
+    refuse(graph, degrees, "Port.size has 1 value .*: ham$", property="size", branch="review")
+    rank(graph, 2).write("score", branch="review")  # the values of the dropped property are nobody's
+    update(graph, "rot", branch="review", size=2**40)
+    refuse(graph, degrees, "Port.size has 2 values .*: ham, rot$", property="size", branch="review")
+
+
 def test_a_commit_that_cleanup_removed_cannot_tell(graph: Graph) -> None:
     wrote = rank(graph).write("score")
     cleanup_now(graph, 1)
