@@ -20,9 +20,7 @@ from omnigraph.analytics.kernels.components import compute_cores, find_component
 from omnigraph.analytics.kernels.distances import measure_hops, measure_paths
 from omnigraph.analytics.kernels.likeness import (
     LinkMetric,
-    SimilarityMetric,
     embed_by_projection,
-    find_similar,
     score_links,
 )
 from omnigraph.analytics.kernels.neighbourhoods import compute_clustering, count_triangles
@@ -234,25 +232,6 @@ def test_sampled_betweenness_is_seeded_and_scaled() -> None:
     found = [compute_betweenness(graph, 3, seed) for seed in (1, 1, 2)]
     assert found[0].tolist() == found[1].tolist() != found[2].tolist()
     assert [each.sum() for each in found] == pytest.approx([compute_betweenness(graph, None, 0).sum()] * 3)
-
-
-@pytest.mark.parametrize(
-    ("metric", "top_k", "cutoff"), [("jaccard", 3, 0.0), ("overlap", 2, 0.5), ("jaccard", 99, 0.2)]
-)
-def test_similarity_is_as_defined(shape: str, metric: str, top_k: int, cutoff: float) -> None:
-    count, pairs = SHAPES[shape]
-    near: list[set[int]] = [{b for a, b in pairs if a == node} for node in range(count)]
-    known: list[tuple[int, int, float]] = []
-    for node in range(count):
-        scored: list[tuple[float, int]] = []
-        for other in range(count):
-            common = len(near[node] & near[other])
-            whole = len(near[node] | near[other]) if metric == "jaccard" else min(len(near[node]), len(near[other]))
-            if node != other and common and common / whole >= cutoff:
-                scored.append((-common / whole, other))
-        known += [(node, other, -score) for score, other in sorted(scored)[:top_k]]
-    found = find_similar(graph_of(shape), cast("SimilarityMetric", metric), top_k, cutoff)
-    assert list(zip(found.nodes.tolist(), found.others.tolist(), found.scores.tolist(), strict=True)) == known
 
 
 def test_link_scores(shape: str) -> None:

@@ -190,7 +190,7 @@ def test_pairs_become_edges(graph: Graph) -> None:
     graph.load([{"edge": "At", "from": "b1", "to": "ham"}])
     graph.apply_schema(graph.schema.text + "edge Friend: Port -> Port { score: F64? }\n")
     graph.load([{"edge": "Friend", "from": "rot", "to": "lis"}])
-    expect(graph, ParameterError, "Friend has 1 edges that no analysis wrote", lambda: alike.write(edge="Friend"))
+    expect(graph, ParameterError, "Friend has 1 edge that no analysis wrote", lambda: alike.write(edge="Friend"))
     alike.write(edge="Friend", overwrite=True)
     assert graph.edges("Friend").to_arrow().num_rows == len(alike)
 

@@ -9,14 +9,21 @@ import numpy.typing as npt
 
 from omnigraph.analytics.kernels.blocks import NumberedGraph, map_in_threads, split_rows
 from omnigraph.analytics.kernels.neighbourhoods import list_simple_neighbours
-from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, find_runs, make_sparse, rows_of, transpose
+from omnigraph.analytics.kernels.sparse import (
+    IntegerArray,
+    Numbers,
+    SparseMatrix,
+    find_runs,
+    make_sparse,
+    transpose,
+)
 from omnigraph.deadlines import check_deadline
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 
 SimilarityMetric: TypeAlias = Literal["jaccard", "overlap"]
 LinkMetric: TypeAlias = Literal["common_neighbours", "adamic_adar", "preferential_attachment"]
-_PRODUCTS_PER_BLOCK: Final = 20_000_000
+_PRODUCTS_PER_BLOCK: Final = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +44,22 @@ def find_similar(graph: NumberedGraph, metric: SimilarityMetric, top_k: int, cut
     edges = graph.distinct.structure
     sizes = np.diff(edges.indptr).astype(np.float64)
     turned = transpose(edges)
+    count = min(top_k, graph.num_nodes)
     costs = (edges @ np.diff(turned.indptr).astype(np.float64)).astype(np.int64) + 1
 
     def score(rows: tuple[int, int]) -> ScoredPairs:
-        found = edges[slice(*rows)] @ turned
-        nodes, others = rows_of(found) + rows[0], found.indices.astype(np.int64)
-        mine, theirs = sizes[nodes], sizes[others]
-        whole = mine + theirs - found.data if metric == "jaccard" else np.minimum(mine, theirs)
-        scores = found.data / whole
-        kept = np.flatnonzero((nodes != others) & (scores >= cutoff))
-        return _keep_best(ScoredPairs(nodes[kept], others[kept], scores[kept]), top_k)
+        common = edges[slice(*rows)] @ turned
+        lengths = np.diff(common.indptr)
+        mine, theirs = np.repeat(sizes[slice(*rows)], lengths), sizes[common.indices]
+        scores = common.data / (mine + theirs - common.data if metric == "jaccard" else np.minimum(mine, theirs))
+        nodes, others = np.repeat(np.arange(*rows), lengths), common.indices.astype(np.int64)
+        if cutoff > 0:
+            kept = np.flatnonzero(scores >= cutoff)
+            nodes, others, scores = nodes[kept], others[kept], scores[kept]
+            lengths = np.bincount(nodes - rows[0], minlength=rows[1] - rows[0])
+        # A node is not compared with itself; no other score is 0.
+        scores[nodes == others] = 0.0
+        return _keep_best(ScoredPairs(nodes, others, scores), lengths, count)
 
     parts = map_in_threads(score, split_rows(costs, _PRODUCTS_PER_BLOCK))
     nothing = np.zeros(0, np.int64)
@@ -57,14 +70,50 @@ def find_similar(graph: NumberedGraph, metric: SimilarityMetric, top_k: int, cut
     )
 
 
-def _keep_best(pairs: ScoredPairs, count: int) -> ScoredPairs:
-    order = np.lexsort((pairs.others, -pairs.scores, pairs.nodes))
-    nodes = pairs.nodes[order]
-    # The place of each pair among those of its node.
-    begins = find_runs(nodes)
-    places = np.arange(len(nodes)) - np.repeat(begins, np.diff(np.append(begins, len(nodes))))
-    best = order[places < count]
+def _keep_best(pairs: ScoredPairs, lengths: IntegerArray, count: int) -> ScoredPairs:
+    """Return the ``count`` best pairs of each node, best first, without those of score 0.
+
+    The pairs are grouped by node, in ascending order; so many belong to each.
+    """
+    limits = np.repeat(_find_limits(pairs.scores, lengths, count), lengths)
+    better, level = pairs.scores > limits, np.flatnonzero((pairs.scores == limits) & (limits > 0))
+    # Of those at the limit the smallest are kept, so that few are left to be put in order.
+    missing = np.repeat(count - _sum_runs(better, lengths), lengths)
+    level = level[np.lexsort((pairs.others[level], pairs.nodes[level]))]
+    level = level[_number_in_runs(pairs.nodes[level]) < missing[level]]
+    best = np.concatenate([np.flatnonzero(better), level])
+    best = best[np.lexsort((pairs.others[best], -pairs.scores[best], pairs.nodes[best]))]
     return ScoredPairs(pairs.nodes[best], pairs.others[best], pairs.scores[best])
+
+
+def _find_limits(scores: Numbers, lengths: IntegerArray, count: int) -> Numbers:
+    """Return the ``count``-th best score of each run of so many scores; 0 if it has no more than so many."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    limits = np.zeros(len(lengths))
+    classes = np.where(lengths > count, np.frexp(lengths)[1], 0)
+    for each in np.unique(classes[classes > 0]).tolist():
+        # Runs of similar lengths, one below the other, so that they are divided in one call.
+        runs = np.flatnonzero(classes == each)
+        width = int(lengths[runs].max())
+        places = np.arange(-width, 0)
+        is_there = places >= -lengths[runs, np.newaxis]
+        table = scores[np.maximum(ends[runs, np.newaxis] + places, 0)] * is_there
+        table.partition(width - count, axis=1)
+        limits[runs] = table[:, width - count]
+    return limits
+
+
+def _sum_runs(values: npt.NDArray[np.bool_], lengths: IntegerArray) -> Positions:
+    """Return how many values of each run are true."""
+    sums = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    ends = np.cumsum(lengths, dtype=np.int64)
+    return sums[ends] - sums[ends - lengths]
+
+
+def _number_in_runs(values: Positions) -> Positions:
+    """Return the place of each value in its run of equal ones."""
+    begins = find_runs(values)
+    return np.arange(len(values)) - np.repeat(begins, np.diff(np.append(begins, len(values))))
 
 
 def score_links(graph: NumberedGraph, nodes: Positions, others: Positions, metric: LinkMetric) -> Numbers:
