@@ -69,12 +69,24 @@ def test_similarity_is_as_defined(
             assert to_tuples(find_similar(graph, metric, top_k, cutoff)) == expected
 
 
-@pytest.mark.parametrize("top_k", [1, 7, 10**9])
-def test_blocks_change_nothing(top_k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    scale = sized(9, 12)
-    graph = number(2**scale, rmat(scale, 20 * 2**scale, 4))
-    whole = to_tuples(find_similar(graph, "jaccard", top_k, 0.0))
-    assert len({node for node, _, _ in whole}) > 2 ** (scale - 2)
-    monkeypatch.setattr(likeness, "_PRODUCTS_PER_BLOCK", 5000)
-    assert to_tuples(find_similar(graph, "jaccard", top_k, 0.0)) == whole
-    assert np.all(np.diff([node for node, _, _ in whole]) >= 0)
+@pytest.mark.parametrize("top_k", [1, 7, 300, 10**9])
+def test_many_neighbours_and_many_blocks(top_k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = sized(10, 12)
+    pairs = rmat(scale, 20 * 2**scale, 4)
+    edges = np.zeros((2**scale, 2**scale))
+    edges[tuple(np.array(pairs).T)] = 1
+    common, sizes = edges @ edges.T, edges.sum(axis=1)
+    scores = common / np.maximum(sizes[:, np.newaxis] + sizes - common, 1)
+    np.fill_diagonal(scores, 0.0)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
+    known = [
+        (node, other, score)
+        for node, (others, mine) in enumerate(
+            zip(best.tolist(), np.take_along_axis(scores, best, 1).tolist(), strict=True)
+        )
+        for other, score in zip(others, mine, strict=True)
+        if score
+    ]
+    for products in (5000, 10**6):
+        monkeypatch.setattr(likeness, "_PRODUCTS_PER_BLOCK", products)
+        assert to_tuples(find_similar(number(2**scale, pairs), "jaccard", top_k, 0.0)) == known
