@@ -9,7 +9,13 @@ import pyarrow as pa
 
 from omnigraph.analytics.results.edited_values import Replaced, refuse_edited
 from omnigraph.analytics.results.provenance import Provenance
-from omnigraph.analytics.results.write_back import Destination, WriteTarget, change_schema, load_result, take_basis
+from omnigraph.analytics.results.write_back import (
+    Destination,
+    WriteTarget,
+    change_schema,
+    load_result,
+    take_replaced_snapshot,
+)
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import EdgeType, Schema
 from omnigraph.lazy_dataclass import dataclass
@@ -53,7 +59,7 @@ def write_pairs(target: WriteTarget, write: PairWrite) -> LoadResult:
         raise ParameterError(f"'{write.column}' is no value of an edge", hint='leave column out: it is "score"')
     schema = load_current_schema(target.manifest)
     edge = _find_edge(schema, write)
-    basis = take_basis(target.manifest, write.to)
+    basis = take_replaced_snapshot(target.manifest, write.to)
     if edge is not None and not write.to.overwrite:
         refuse_edited(target.manifest, basis, [Replaced(edge)])
     if edge is None:

@@ -127,7 +127,7 @@ def write_column(target: WriteTarget, write: ColumnWrite) -> LoadResult:
         )
     declared = [name for name in write.types if name not in missing]
     _refuse_unfit(schema, write, declared)
-    basis = take_basis(target.manifest, write.to)
+    basis = take_replaced_snapshot(target.manifest, write.to)
     if not write.to.overwrite:
         nodes = [require_node_type(schema.catalog, name) for name in declared]
         refuse_edited(target.manifest, basis, [Replaced(node, write.property_name) for node in nodes])
@@ -161,7 +161,7 @@ def _refuse_unfit(schema: Schema, write: ColumnWrite, types: Sequence[str]) -> N
         )
 
 
-def take_basis(manifest: Manifest, to: Destination) -> Snapshot:
+def take_replaced_snapshot(manifest: Manifest, to: Destination) -> Snapshot:
     """Take the snapshot that is written to, as the branch reads it."""
     branch, at = _find_basis(manifest, to)
     basis, schema = take_snapshot(manifest, branch, at), manifest.current_schema()
