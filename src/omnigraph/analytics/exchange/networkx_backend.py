@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any, ClassVar, Final, Literal, cast
 
 import numpy as np
@@ -26,9 +28,10 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 
 _DEFAULT_SEED: Final = 0
+_MAX_SEED: Final = 2**32
 _LEFT: Final[Mapping[str, tuple[str, ...]]] = {
     "pagerank": ("personalization", "nstart", "dangling"),
-    "betweenness_centrality": ("k", "weight", "endpoints", "seed"),
+    "betweenness_centrality": ("k", "weight", "endpoints"),
     "triangles": ("nodes",),
     "louvain_communities": ("threshold", "max_level"),
 }
@@ -97,6 +100,9 @@ def can_run(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool |
     left = [
         each for each in _LEFT.get(name, ()) if given.get(each) != signature.parameters[each].default and each in given
     ]
+    if name == "core_number" and given["G"].is_directed():
+        # NetworkX counts both edges of a pair, and here they are one.
+        left.append("a directed graph")
     return f"{', '.join(left)} is left to networkx" if left else True
 
 
@@ -118,11 +124,20 @@ def pagerank(
     weight: str | None = "weight",  # noqa: ARG001  taken when the graph was converted
     dangling: None = None,
 ) -> dict[Any, float]:
-    """PageRank, until all ranks together change by less than ``tol`` for each node."""
+    """PageRank, until all ranks together change by less than ``tol`` for each node.
+
+    As in networkx it is an error if ``max_iter`` rounds do not suffice.
+    """
     if (personalization, nstart, dangling) != (None, None, None):
         raise ParameterError("personalization, nstart and dangling are left to networkx", hint="leave backend out")
-    tolerance = max(tol * len(G.names), 1e-300)
-    return G.name(compute_pagerank(G.graph, damping=alpha, iterations=max_iter, tolerance=tolerance, teleport=None))
+    tolerance = tol * len(G.names)
+    run = partial(compute_pagerank, G.graph, damping=alpha, teleport=None)
+    before = run(iterations=max_iter - 1, tolerance=tolerance)
+    ranks = run(iterations=1, tolerance=None, start=before)
+    # A weight that is no number makes a change that is none, and that never is below the tolerance.
+    if G.names and (max_iter < 1 or not float(np.abs(ranks - before).sum()) < tolerance):
+        raise _networkx().PowerIterationFailedConvergence(max_iter)
+    return G.name(ranks)
 
 
 def _find_groups(graph: DispatchedGraph, connection: Literal["weak", "strong"]) -> Iterator[set[Any]]:
@@ -150,7 +165,9 @@ def triangles(G: DispatchedGraph, nodes: None = None) -> dict[Any, int]:  # noqa
 
 
 def core_number(G: DispatchedGraph) -> dict[Any, int]:  # noqa: N803  its name in networkx
-    """The core number of each node."""
+    """The core number of each node. As in networkx a loop is an error."""
+    if np.any(G.graph.begins == G.graph.ends):
+        raise _networkx().NetworkXNotImplemented("Input graph has self loops which is not permitted")
     return G.name(compute_cores(G.graph))
 
 
@@ -160,7 +177,7 @@ def betweenness_centrality(
     normalized: bool = True,  # noqa: FBT001, FBT002  as in networkx
     weight: None = None,  # noqa: ARG001  left to networkx
     endpoints: bool = False,  # noqa: ARG001, FBT001, FBT002  left to networkx
-    seed: None = None,  # noqa: ARG001  left to networkx
+    seed: object = None,  # noqa: ARG001  of no use without k
 ) -> dict[Any, float]:
     """The share of each node in the shortest paths between all others."""
     found = compute_betweenness(G.graph, None, _DEFAULT_SEED)
@@ -178,7 +195,14 @@ def louvain_communities(
     resolution: float = 1,
     threshold: float = 1e-7,  # noqa: ARG001  left to networkx
     max_level: int | None = None,  # noqa: ARG001  left to networkx
-    seed: int | None = None,
+    seed: Any = None,
 ) -> list[set[Any]]:
     """Communities of high modularity."""
-    return list(G.group(find_communities_louvain(G.graph, resolution, _DEFAULT_SEED if seed is None else seed)))
+    # NetworkX turns a seed, and no seed, into a generator of random numbers before it calls.
+    number = _DEFAULT_SEED if seed is None else seed if isinstance(seed, int) else int(seed.randrange(_MAX_SEED))
+    return list(G.group(find_communities_louvain(G.graph, resolution, number)))
+
+
+def _networkx() -> Any:
+    """Return NetworkX, for its errors; it has called."""
+    return import_module("networkx")
