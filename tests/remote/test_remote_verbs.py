@@ -354,6 +354,7 @@ def test_every_verb_is_its_own() -> None:
 UNSUPPORTED: dict[str, Read] = {
     "spark": lambda g: g.spark(),
     "analytics": lambda g: g.analytics,
+    "to_networkx": lambda g: g.to_networkx(["Person"]),
     "table": lambda g: g.snapshot().table("Person"),
     "actor": lambda g: g.mutate(ADD, params={"name": "x"}, actor="other"),
     "memory": lambda g: g.query(ALL, memory="1GB"),

@@ -447,7 +447,7 @@ class GraphProjection:
 
     def to_graphml(self, path: str | Path, *, timeout: Timeout = None) -> None:
         """Write a file of GraphML, for Gephi, yEd and others: types, ids, edges and weights."""
-        write_graphml(self._load().projected, Path(path))
+        write_graphml(self._load().projected, path)
 
     def to_cytoscape(self, *, timeout: Timeout = None) -> dict[str, Json]:
         """Return the nodes and edges as Cytoscape and Cytoscape.js read them from JSON."""

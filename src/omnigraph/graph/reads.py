@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
@@ -279,6 +279,29 @@ class ReadVerbs(GraphBase):
         """
         target = analytics.WriteTarget(self._manifest, self.actor, is_writable=self.mode == "rw")
         return analytics.project_all(target, self.timeout)
+
+    def to_networkx(
+        self,
+        nodes: Sequence[str] | None = None,
+        edges: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        weight: str | None = None,
+        direction: str = "out",
+        filters: Mapping[str, rows.Filter] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+    ) -> Any:
+        """Return a ``MultiDiGraph`` of NetworkX: ``analytics.project(...).to_networkx()``, with the same arguments.
+
+        Examples:
+            >>> sorted(graph.to_networkx(["Person"], ["Knows"]).edges())
+            [('ann', 'bob'), ('bob', 'eve')]
+        """
+        chosen = self.analytics.project(
+            nodes, edges, weight=weight, direction=direction, filters=filters, branch=branch, at=at
+        )
+        return chosen.to_networkx()
 
     def analyses(self, branch: str = MAIN, *, timeout: Timeout = None) -> list[Analysis]:
         """List the results of algorithms that were written on a branch, newest first, and whether they are stale.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import orjson
 import pyarrow as pa
@@ -325,6 +325,21 @@ class RemoteReads(RemoteBase):
     def analytics(self) -> GraphProjection:
         """Refuse: algorithms run where the graph is."""
         raise Unsupported("algorithms do not run over a server", hint="open the graph where it is stored")
+
+    def to_networkx(
+        self,
+        nodes: Sequence[str] | None = None,
+        edges: Sequence[str] | Mapping[str, str] | None = None,
+        *,
+        weight: str | None = None,
+        direction: str = "out",
+        filters: Mapping[str, rows.Filter] | None = None,
+        branch: str = MAIN,
+        at: Reference | None = None,
+        timeout: Timeout = None,
+    ) -> Any:
+        """Refuse, as ``analytics`` does."""
+        return self.analytics.to_networkx()
 
     def spark(self, session: SparkSession | None = None) -> SparkGraph:
         """Refuse: Spark reads the tables themselves."""

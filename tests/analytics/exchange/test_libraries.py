@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import Cancelled, ParameterError, Unsupported
+from omnigraph.errors import Cancelled, NotFound, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.read.rows import scan
 from omnigraph.storage.columns import to_list
@@ -77,6 +78,24 @@ def test_networkx_has_the_same_nodes_and_edges(graph: Graph) -> None:
     assert mixed.number_of_edges() == 5
 
 
+def test_a_graph_is_handed_to_networkx_like_a_projection(graph: Graph) -> None:
+    first = graph.commits(limit=1)[0].id
+    graph.create_branch("less")
+    graph.load([{"type": "Port", "data": {"code": "new"}}])
+    made = graph.to_networkx(["Port"], {"Leg": "in"}, weight="km", filters={"Leg": [("km", ">", 0)]}, at=first)
+    assert sorted(made.edges(data="weight")) == [("ham", "rot", 300.0), ("osl", "ham", 500.0), ("osl", "osl", 1.0)]
+    assert "new" not in graph.to_networkx(["Port"], ["Leg"], branch="less")
+    assert "new" in graph.to_networkx(["Port"], ["Leg"])
+    assert set(graph.to_networkx()) == set(graph.analytics.to_networkx())
+    assert graph.to_networkx(["Port"], ["Leg"], direction="both").number_of_edges() == 7
+    with pytest.raises(NotFound, match="did you mean 'Port'"):
+        graph.to_networkx(["Prt"])
+    cancelled = og.Deadline()
+    cancelled.cancel()
+    with pytest.raises(Cancelled):
+        graph.to_networkx(timeout=cancelled)
+
+
 def test_what_is_not_installed_is_said(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_nothing(name: str) -> None:
         """There is no module of that name."""
@@ -96,12 +115,12 @@ def test_deadlines_hold(graph: Graph) -> None:
 
 def test_graphml_is_read_back(graph: Graph, tmp_path: Path) -> None:
     networkx: Any = pytest.importorskip("networkx")
-    graph.load([{"type": "Port", "data": {"code": 'a<&>"\x01'}}])
+    graph.load([{"type": "Port", "data": {"code": code}} for code in ('a<&>"\x01', "]]>\r\n\t", "\U0001f6a2 ")])
     path = tmp_path / "ports.graphml"
     graph.analytics.project(["Port"], ["Leg"], weight="km").to_graphml(path)
     found = networkx.read_graphml(path, force_multigraph=True)
     names = {node: data["id"] for node, data in found.nodes(data=True)}
-    assert sorted(names.values()) == ['a<&>"\ufffd', "ham", "osl", "rot"]
+    assert sorted(names.values()) == ["]]>\r\n\t", 'a<&>"\ufffd', "ham", "osl", "rot", "\U0001f6a2 "]
     assert {data["type"] for _, data in found.nodes(data=True)} == {"Port"}
     assert sorted((names[a], names[b], data["weight"]) for a, b, data in found.edges(data=True)) == [
         ("ham", "osl", 500.0),
@@ -111,10 +130,24 @@ def test_graphml_is_read_back(graph: Graph, tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_of_graphml_is_there_when_it_is_complete(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "ports.graphml"
+    path.write_text("before")
+    cancelled = og.Deadline()
+    cancelled.cancel()
+    with pytest.raises(Cancelled):
+        graph.analytics.to_graphml(path, timeout=cancelled)
+    assert path.read_text() == "before"
+    with pytest.raises(NotFound, match="there is no folder"):
+        graph.analytics.to_graphml(tmp_path / "none" / "ports.graphml")
+    with pytest.raises(ParameterError, match="is a folder"):
+        graph.analytics.to_graphml(tmp_path)
+
+
 def test_cytoscape_elements_are_nodes_and_edges(graph: Graph) -> None:
     found: Any = graph.analytics.project(["Port"], ["Leg"], weight="km").to_cytoscape()
     nodes, edges = ([each["data"] for each in found["elements"][kind]] for kind in ("nodes", "edges"))
-    assert nodes[0] == {"id": "n0", "label": "ham", "type": "Port"}
+    assert nodes[0] == {"id": "n0", "value": "n0", "name": "ham", "label": "ham", "type": "Port"}
     assert sorted((each["source"], each["target"], each["weight"]) for each in edges) == [
         ("n0", "n1", 500.0),
         ("n1", "n1", 1.0),
@@ -123,6 +156,20 @@ def test_cytoscape_elements_are_nodes_and_edges(graph: Graph) -> None:
     ]
     assert len({each["id"] for each in [*nodes, *edges]}) == 7
     assert "weight" not in str(graph.analytics.to_cytoscape())
+
+
+def test_cytoscape_elements_are_read_back(graph: Graph) -> None:
+    networkx: Any = pytest.importorskip("networkx")
+    made = graph.analytics.project(["Port"], ["Leg"], weight="km").to_cytoscape()
+    found = networkx.cytoscape_graph(json.loads(json.dumps(made)))
+    names = dict(found.nodes(data="name"))
+    assert found.is_directed()
+    assert sorted((names[a], names[b], weight) for a, b, weight in found.edges(data="weight")) == [
+        ("ham", "osl", 500.0),
+        ("osl", "osl", 1.0),
+        ("rot", "ham", 0.0),
+        ("rot", "ham", 300.0),
+    ]
 
 
 def test_igraph_has_types_names_and_weights(graph: Graph) -> None:

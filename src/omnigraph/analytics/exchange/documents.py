@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from omnigraph.analytics.projection import ProjectedGraph
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json
+from omnigraph.read.rows import create_file, parse_local_path
 from omnigraph.storage.columns import Values, to_list
 
 _HEAD: Final = """<?xml version="1.0" encoding="UTF-8"?>
@@ -23,13 +24,16 @@ _NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U00
 _LINES_AT_A_TIME: Final = 100_000
 
 
-def write_graphml(projected: ProjectedGraph, path: Path) -> None:
-    """Write a directed graph of GraphML. Nodes are numbered; their types and ids are data, and so are weights."""
-    with path.open("w", encoding="utf-8") as file:
+def write_graphml(projected: ProjectedGraph, path: str | Path) -> None:
+    """Write a directed graph of GraphML. Nodes are numbered; their types and ids are data, and so are weights.
+
+    The file is there when it is complete.
+    """
+    with create_file(parse_local_path(path)) as file:
         for number, line in enumerate(_list_lines(projected)):
             if number % _LINES_AT_A_TIME == 0:
                 check_deadline()
-            file.write(line)
+            file.write(line.encode())
 
 
 def _list_lines(projected: ProjectedGraph) -> Iterator[str]:
@@ -39,7 +43,7 @@ def _list_lines(projected: ProjectedGraph) -> Iterator[str]:
         yield _WEIGHT
     yield '<graph edgedefault="directed">\n'
     for number, (type_, id_) in enumerate(_list_names(projected)):
-        data = f'<data key="type">{escape(type_)}</data><data key="id">{escape(_to_xml(id_))}</data>'
+        data = f'<data key="type">{escape(type_)}</data><data key="id">{_to_xml(id_)}</data>'
         yield f"<node id={quoteattr(f'n{number}')}>{data}</node>\n"
     weights = None if graph.weights is None else graph.weights.tolist()
     for number, (begin, end) in enumerate(zip(graph.begins.tolist(), graph.ends.tolist(), strict=True)):
@@ -49,26 +53,31 @@ def _list_lines(projected: ProjectedGraph) -> Iterator[str]:
 
 
 def _to_xml(text: str) -> str:
-    """Replace what no XML document may have: control characters, and two characters at the end of the first plane."""
-    return _NOT_IN_XML.sub("\ufffd", text)
+    """Escape a text, and replace what no XML may have: control characters, and the last two of the first plane."""
+    # Whoever reads XML takes a carriage return for the end of a line, unless it is a reference.
+    return escape(_NOT_IN_XML.sub("\ufffd", text), {"\r": "&#13;"})
 
 
 def make_cytoscape_elements(projected: ProjectedGraph) -> dict[str, Json]:
-    """Return the nodes and edges as Cytoscape reads them: ``{"elements": {"nodes": [...], "edges": [...]}}``."""
+    """Return the nodes and edges as Cytoscape reads them: ``{"elements": {"nodes": [...], "edges": [...]}}``.
+
+    ``cytoscape_graph`` of NetworkX reads them too: it needs ``value``, ``key``, and what kind of graph it is.
+    """
     graph = projected.graph
     check_deadline()
     nodes: list[Json] = [
-        {"data": {"id": f"n{number}", "label": id_, "type": type_}}
+        {"data": {"id": f"n{number}", "value": f"n{number}", "name": id_, "label": id_, "type": type_}}
         for number, (type_, id_) in enumerate(_list_names(projected))
     ]
     weights = None if graph.weights is None else graph.weights.tolist()
     edges: list[Json] = []
     for number, (begin, end) in enumerate(zip(graph.begins.tolist(), graph.ends.tolist(), strict=True)):
-        data: dict[str, Json] = {"id": f"e{number}", "source": f"n{begin}", "target": f"n{end}"}
+        data: dict[str, Json] = {"id": f"e{number}", "key": number, "source": f"n{begin}", "target": f"n{end}"}
         if weights is not None:
             data["weight"] = weights[number]
         edges.append({"data": data})
-    return {"data": {"name": "omnigraph"}, "elements": {"nodes": nodes, "edges": edges}}
+    kind: dict[str, Json] = {"directed": True, "multigraph": True}
+    return {"data": {"name": "omnigraph"}, **kind, "elements": {"nodes": nodes, "edges": edges}}
 
 
 def _list_names(projected: ProjectedGraph) -> Iterator[tuple[str, str]]:
