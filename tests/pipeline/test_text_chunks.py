@@ -36,6 +36,13 @@ def test_a_long_sentence_is_cut_between_words_and_a_long_word_anywhere() -> None
     assert pieces("abcdefgh ij", 3) == ["abc", "def", "gh", "ij"]
 
 
+def test_marks_in_a_row_are_one_end() -> None:
+    assert pieces("So... no?! ... Yes.", 6) == ["So...", "no?!", "...", "Yes."]
+    assert pieces("...and on. .5 is half.", 12) == ["...and on.", ".5 is half."]
+    # If each of the dots were tried, this would take minutes.
+    assert pieces("a" + "." * 300_000 + "b", 100_000) == ["a" + "." * 99_999, "." * 100_000, "." * 100_000, ".b"]
+
+
 @pytest.mark.parametrize("text", [None, "", " \n\t "])
 def test_without_words_there_are_no_pieces(text: str | None) -> None:
     assert split_text(text, 10) == []

@@ -14,8 +14,16 @@ from omnigraph.lazy_dataclass import dataclass
 
 _CLOSING: Final = "\"'\u201d\u2019)\\]"
 _WIDE_MARKS: Final = "\u3002\uff01\uff1f"
-_SENTENCES: Final = re.compile(rf"\S.*?(?:[.!?\u2026]+[{_CLOSING}]*(?=\s)|[{_WIDE_MARKS}]+|(?=\n\s*\n)|\Z)", re.DOTALL)
-"""A sentence ends with its mark before a space, with a mark of Chinese or Japanese, or with its paragraph."""
+_MARKS: Final = ".!?\u2026"
+_SENTENCES: Final = re.compile(
+    rf"[{_MARKS}]{{2,}}+[{_CLOSING}]*+(?=\s)"
+    rf"|\S.*?(?:(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*+(?=\s)|[{_WIDE_MARKS}]+|(?=\n\s*\n)|\Z)",
+    re.DOTALL,
+)
+"""A sentence ends with its marks before a space, with a mark of Chinese or Japanese, or with its paragraph.
+
+Of many marks in a row only the first is tried, so that a line of dots takes no longer than other text.
+"""
 _WORDS: Final = re.compile(r"\S+")
 
 
