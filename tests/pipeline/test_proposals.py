@@ -155,3 +155,18 @@ def test_what_cannot_be_read_is_said() -> None:
         pass
     with pytest.raises(ParameterError, match="Spark cannot read"):
         propose_pipeline(["x.arrow"])
+
+
+def test_a_table_is_read_on_spark_as_it_is_read_here() -> None:
+    write("notes.csv", "code;null;text\n1;a;'x\ny'\n2;b;NA\n")
+    options = {"sep": ";", "quote": "'", "nullValue": "NA"}
+    text = propose_pipeline(["notes.csv"], options=options)
+    told = '{header: true, escape: "\'", sep: ";", quote: "\'", nullValue: "NA", multiLine: true}'
+    assert f"options: {told}" in text
+    assert 'null: "`null`"' in text
+    assert "multiLine" not in propose_pipeline(["people.csv"])
+    Path("wide.csv").write_text("code,name\n1,a\n", "utf-16-le")
+    wide = propose_pipeline(["wide.csv"], options={"encoding": "UTF-16LE"})
+    assert 'encoding: "utf-16le", multiLine: true}' in wide
+    with pytest.raises(ParameterError, match="Spark cannot read cp1252"):
+        propose_pipeline(["people.csv"], options={"encoding": "cp1252"})

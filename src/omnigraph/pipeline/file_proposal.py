@@ -13,6 +13,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.pipeline.proposal_sql import list_csv_options, quote_column
 from omnigraph.pipeline.schema_proposal import (
     EdgeProposal,
     EndProposal,
@@ -34,8 +35,6 @@ _SQL_TYPES: Final = {
     Scalar.DATETIME: "timestamp",
 }
 _FORMATS: Final = {"csv": "csv", "jsonl": "json", "parquet": "parquet"}
-DOUBLED_QUOTE: Final = '"'
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +89,9 @@ class PipelineProposal:
             yield f"    path: {_quote(self._relative(table.path))}"
             csv = table.files[0].csv
             if format_ == "csv":
-                # Spark would read a doubled quote as the end of a value.
-                options = [f"header: {json.dumps(csv.has_header)}", f"escape: {_quote(csv.escape or DOUBLED_QUOTE)}"]
-                options += [] if csv.separator == "," else [f"sep: {_quote(csv.separator)}"]
-                options += [] if csv.encoding == "utf-8" else [f"encoding: {_quote(csv.encoding)}"]
-                yield f"    options: {{{', '.join(options)}}}"
+                options = list_csv_options(csv, has_header=csv.has_header, spans_lines=table.spans_lines)
+                told = ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in options.items())
+                yield f"    options: {{{told}}}"
 
     def _relative(self, path: str) -> str:
         return path if Path(path).is_absolute() else os.path.relpath(path, self.folder)
@@ -104,7 +101,7 @@ class PipelineProposal:
         if partial:
             yield "views:"
         for edge in partial:
-            condition = f"{_name(edge.to.column.column)} IS NOT NULL"
+            condition = f"{quote_column(edge.to.column.column)} IS NOT NULL"
             sql = f"SELECT * FROM {source_name(edge.table)} WHERE {condition}"  # noqa: S608  it is shown, not run
             yield f"  {view_name(edge)}: {_quote(sql)}"
 
@@ -167,7 +164,7 @@ def _has_view(edge: EdgeProposal) -> bool:
 
 def _express(column: ColumnProfile, type_: ValueType, table: TableProfile) -> str:
     """Return the expression of a column as a property of a type."""
-    name = _name(column.column)
+    name = quote_column(column.column)
     if table.files[0].format != "csv":
         return name
     if type_.is_list or type_.scalar is Scalar.VECTOR:
@@ -175,10 +172,6 @@ def _express(column: ColumnProfile, type_: ValueType, table: TableProfile) -> st
         return f"from_json({name}, 'array<{item}>', map('mode', 'FAILFAST'))"
     sql = _SQL_TYPES.get(type_.scalar)
     return name if sql is None else f"cast({name} AS {sql})"
-
-
-def _name(column: str) -> str:
-    return column if _PLAIN.fullmatch(column) else f"`{column.replace('`', '``')}`"
 
 
 def _quote(text: str) -> str:

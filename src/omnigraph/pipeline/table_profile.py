@@ -56,13 +56,17 @@ class ColumnProfile:
 
 @dataclass(frozen=True, slots=True)
 class TableProfile:
-    """A table: the path as given, its files, how many rows were looked at, and its columns."""
+    """A table: the path as given, its files, how many rows were looked at, and its columns.
+
+    ``spans_lines``: a value of a text file has several lines.
+    """
 
     path: str
     files: tuple[DataFile, ...]
     rows: int
     is_complete: bool
     columns: tuple[ColumnProfile, ...]
+    spans_lines: bool = False
 
     @property
     def node_name(self) -> str:
@@ -101,7 +105,9 @@ def _profile_table(path: str, files: Sequence[DataFile]) -> TableProfile:
     columns: list[ColumnProfile] = []
     for name in sample.schema.names:
         columns.append(_profile_column(name, sample, columns, is_text=is_text))
-    return TableProfile(path, tuple(files), sample.num_rows, is_complete, tuple(columns))
+    texts = [column_of(sample, name).drop_null() for name in sample.schema.names] if is_text else []
+    spans_lines = any(_matches_any(each, r"[\r\n]") for each in texts)
+    return TableProfile(path, tuple(files), sample.num_rows, is_complete, tuple(columns), spans_lines)
 
 
 def _append_rows(sample: pa.Table, rows: pa.Table) -> pa.Table:

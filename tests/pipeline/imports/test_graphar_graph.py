@@ -89,6 +89,20 @@ def test_everything_that_cannot_be_loaded_is_listed_at_once(files: Path) -> None
     assert ("social/knows.edge.yml", "graphar_vertices", "the graph has no vertices of the type 'robot'") in found
 
 
+def test_vertices_without_files_are_refused(files: Path) -> None:
+    tag = files / "tag.vertex.yml"
+    for text in ("", "property_groups: []\n"):
+        tag.write_text(f"type: tag\nchunk_size: 100\nprefix: vertex/tag/\n{text}")
+        with pytest.raises(ValidationError) as caught:
+            infer_schema([str(files)])
+        (found,) = caught.value.violations
+        assert (Path(str(found.file)).name, found.line, found.rule) == (
+            "tag.vertex.yml",
+            4 if text else 1,
+            "graphar_vertices",
+        )
+
+
 def test_files_that_are_none(files: Path) -> None:
     (files / "tag.vertex.yml").unlink()
     with pytest.raises(ValidationError) as raised:

@@ -11,7 +11,7 @@ from omnigraph.errors import NotFound, ParameterError, ValidationError
 from omnigraph.language.schema import check_schema, format_schema, parse_schema
 from omnigraph.language.source import Source
 from omnigraph.pipeline.file import read_pipeline
-from omnigraph.pipeline.imports import neo4j_dump
+from omnigraph.pipeline.imports import neo4j_files
 from omnigraph.pipeline.planner import plan_pipeline
 from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
 
@@ -117,7 +117,7 @@ def test_files_are_grouped_as_neo4j_admin_takes_them() -> None:
     assert "edge Likes: BigPerson -> BigPerson {" in text
     pipeline = propose_pipeline(["Big Person:Human=h.csv,a.csv,b.csv", "LIKES=likes.csv"])
     assert 'path: "{h.csv,a.csv,b.csv}"' in pipeline
-    assert "_c0 AS `:ID{id-type:long}`, _c1 AS `:IGNORE`" in pipeline
+    assert "_c0 AS `:ID{id-type:long}`, _c2 AS `point:point{crs:WGS-84}` FROM" in pipeline
     assert 'from: "cast(`:START_ID` AS bigint)"' in pipeline
 
 
@@ -183,7 +183,7 @@ def test_ends_and_ids_that_do_not_fit_are_listed_at_once() -> None:
 
 
 def test_only_the_first_rows_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neo4j_dump, "MAX_ROWS", 1)
+    monkeypatch.setattr(neo4j_files, "MAX_ROWS", 1)
     text = infer_schema(DUMP)
     assert "// people.csv: the first 1 row" in text
     assert set(parse_schema(text).catalog.nodes) == {"Movie", "Actor"}
@@ -199,3 +199,108 @@ def test_options_and_missing_files() -> None:
         infer_schema([write("plain.csv", "a,b\n1,2\n")], {"array_delimiter": ";"})
     with pytest.raises(NotFound, match="no file 'gone"):
         infer_schema([*DUMP, "Person=gone.csv"])
+
+
+def test_a_node_without_a_label_is_selected_by_its_own_condition() -> None:
+    write("people.csv", "id:ID,:LABEL\n1,Person;Admin\n2,\n3,;Odd\n4,people\n")
+    text = propose_pipeline(["people.csv"])
+    said = "coalesce(nullif(split(`:LABEL`, '[;]')[0], ''), 'people')"
+    assert f"WHERE {said} = 'Person'" in text
+    assert f"WHERE {said} = 'people'" in text
+
+
+def test_a_label_that_gives_no_name_is_said() -> None:
+    text = infer_schema([write("cats.csv", "id:ID,:LABEL\n1,\u732b\n2,Big Cat\n3,\u4eba\n")])
+    assert set(parse_schema(text).catalog.nodes) == {"Node", "BigCat", "Node2"}
+    assert "// nodes with the label \u732b\nnode Node {" in text
+    assert "label Big Cat" not in text
+
+
+def test_files_of_one_type_may_call_their_ends_differently() -> None:
+    write("more.csv", "why,film:END_ID(Movie),who:START_ID(Person)\nfun,tt1,k2\n")
+    pipeline = propose_pipeline([*DUMP, "DIRECTED=more.csv"])
+    (view,) = [line for line in pipeline.splitlines() if line.startswith("  directed_view:")]
+    assert "director_view a ON r.`:START_ID(Person)` = a.`personId:ID(Person)`" in view
+    assert "director_view a ON r.`who:START_ID(Person)` = a.`personId:ID(Person)`" in view
+    assert "r.`who:START_ID(Person)` AS `:START_ID(Person)`" in view
+
+
+def test_columns_that_sql_cannot_tell_apart_have_other_names() -> None:
+    write("odd.csv", "name,:IGNORE,id:ID,Name,:IGNORE,,null,order\na,x,1,b,y,z,n,o\n")
+    write("other.csv", "NAME,id:ID\nc,2\n")
+    text = infer_schema(["Odd=odd.csv"])
+    assert set(parse_schema(text).catalog.nodes["Odd"].properties) == {"odd_id", "name", "name_2", "null", "order"}
+    assert "column 'Name'" in text
+    pipeline = propose_pipeline(["Odd=odd.csv"])
+    assert 'options: {header: false, escape: "\\""}' in pipeline
+    assert (
+        "SELECT _c0 AS _c0, _c2 AS `id:ID`, _c3 AS _c3, _c6 AS `null`, _c7 AS order FROM odd_rows_files"
+        " WHERE _c0 <> 'name' OR _c0 IS NULL"
+    ) in pipeline
+    assert [line.strip() for line in pipeline.splitlines() if line.startswith("      ")] == [
+        'odd_id: "`id:ID`"',
+        'name: "_c0"',
+        'name_2: "_c3"',
+        'null: "`null`"',
+        'order: "order"',
+    ]
+    together = propose_pipeline(["Odd=other.csv", "Odd=odd.csv"])
+    assert "r.NAME AS NAME" in together
+    assert "CAST(NULL AS string) AS NAME" in together
+    assert "r._c0 AS _c0" in together
+
+
+def test_values_of_several_lines_and_other_marks_are_read_alike_on_spark() -> None:
+    write("notes.tsv", "id:ID\ttext\n1\t'a\nb''c'\n2\tNA\n")
+    given = {"quote": "'", "nullValue": "NA"}
+    pipeline = propose_pipeline(["Note=notes.tsv"], options=given)
+    options = 'header: true, escape: "\'", sep: "\\t", quote: "\'", nullValue: "NA", multiLine: true'
+    assert f'options: {{{options}, lineSep: "\\n"}}' in pipeline
+    assert "text: String? // empty in 1 of 2 rows" in infer_schema(["Note=notes.tsv"], given)
+    Path("notes.tsv").write_bytes(b"id:ID\ttext\r\n1\t'a\nb''c'\r\n2\tNA\r\n")
+    assert f"options: {{{options}}}" in propose_pipeline(["Note=notes.tsv"], options=given)
+    write("notes.tsv", "id:ID;text\n1;a\n")
+    assert 'sep: ";"' in propose_pipeline(["Note=notes.tsv"], options={"sep": ";"})
+
+
+def test_ids_of_two_spaces_that_meet_in_a_type_are_listed() -> None:
+    write("a.csv", "id:ID(A)\n1\n2\n")
+    write("b.csv", "id:ID(B)\n2\n3\n")
+    infer_schema(["Person=a.csv", "Robot=b.csv"])
+    with pytest.raises(ValidationError) as caught:
+        infer_schema(["Person=a.csv", "Person=b.csv"])
+    assert [(each.file, each.line, each.rule, each.value) for each in caught.value.violations] == [
+        ("b.csv", 2, "neo4j_id", "2")
+    ]
+
+
+def test_a_file_without_rows_is_said() -> None:
+    text = infer_schema([*DUMP, "LIKES=" + write("likes.csv", ":START_ID(Person),:END_ID(Movie)\n")])
+    assert "// likes.csv: no rows, so no type" in text
+    assert "Likes" not in parse_schema(text).catalog.edges
+
+
+def test_long_values_and_a_byte_order_mark_are_read() -> None:
+    write("long.csv", "\ufeffcode:ID,text\n1," + "x" * 200_000 + "\n")
+    assert "  code: String @key // column 'code:ID'" in infer_schema(["Long=long.csv"])
+
+
+def test_what_is_no_text_is_listed_with_its_line() -> None:
+    Path("latin.csv").write_bytes(b"id:ID,name,age:int\n1,J\xf6rg,3\n2,Ann,\xff\n3,Eve,x\n")
+    with pytest.raises(ValidationError) as caught:
+        infer_schema(["Person=latin.csv"])
+    assert [(each.line, each.rule, each.property, each.value) for each in caught.value.violations] == [
+        (2, "neo4j_encoding", "name", "J\ufffdrg"),
+        (3, "neo4j_encoding", "age:int", "\ufffd"),
+        (4, "neo4j_value", "age:int", "x"),
+    ]
+    Path("latin.csv").write_bytes(b"id:ID,name\n1,J\xf6rg\n")
+    assert 'encoding: "iso-8859-1"}' in propose_pipeline(["Person=latin.csv"], options={"encoding": "latin-1"})
+    with pytest.raises(ParameterError, match="Spark cannot read cp1252"):
+        propose_pipeline(["Person=latin.csv"], options={"encoding": "windows-1252"})
+
+
+def test_a_compressed_file_that_is_none_is_named() -> None:
+    Path("people.csv.gz").write_bytes(b"id:ID\n1\n")
+    with pytest.raises(ParameterError, match=r"people\.csv\.gz, line 0: Not a gzipped file"):
+        infer_schema(["Person=people.csv.gz"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,57 @@ def test_other_formats_cost_nothing(name: str, text: str) -> None:
     if name == "p.nq":
         text = text.replace(" a ", " <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> ")
     assert set(parse_schema(infer_schema([write(name, text)])).catalog.nodes["Port"].properties) == {"iri", "code"}
+
+
+def test_names_of_predicates_do_not_meet_those_of_the_views() -> None:
+    text = """@prefix : <http://e.org/> . @prefix dct: <http://purl.org/dc/terms/> .
+:a a :Book ; dct:subject "graphs" ; :subject 1 ; :iri "x" ; :null 2 ; :true "y" ; :title "A" .
+"""
+    names = set(parse_schema(infer_schema([write("b.ttl", text)])).catalog.nodes["Book"].properties)
+    assert names == {"iri", "subject", "subject_2", "iri_2", "null", "true", "title"}
+    pipeline = propose_pipeline(["b.ttl"])
+    assert "SELECT s.subject AS iri, max(" in pipeline
+    assert [line.strip() for line in pipeline.splitlines() if line.startswith("      ")] == [
+        'iri: "iri"',
+        'subject: "subject"',
+        'subject_2: "subject_2"',
+        'iri_2: "iri_2"',
+        'null: "`null`"',
+        'true: "`true`"',
+        'title: "title"',
+    ]
+
+
+@pytest.mark.parametrize("name", ["p.ttl", "p.nt"])
+def test_files_may_be_compressed_or_begin_with_a_mark(name: str) -> None:
+    text = '<http://e/a> <http://e/b> "x" .\n'
+    known = infer_schema([write(name, text)])
+    Path(f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    assert infer_schema([f"{name}.gz"]) == known
+    assert f'path: "{name}.gz"' in propose_pipeline([f"{name}.gz"])
+    write(name, "\ufeff" + text)
+    assert infer_schema([name]) == known
+    Path(f"{name}.gz").write_bytes(gzip.compress(text.encode())[:-9])
+    with pytest.raises(ValidationError) as caught:
+        infer_schema([f"{name}.gz"])
+    assert [(each.file, each.line, each.rule) for each in caught.value.violations] == [(f"{name}.gz", None, "rdf_file")]
+
+
+def test_files_of_one_name_with_nodes_without_a_name_are_refused() -> None:
+    for folder, text in (("a", "[] <http://e/p> 1 ."), ("b", "<http://e/x> <http://e/p> 2 .")):
+        Path(folder).mkdir()
+        Path(folder, "x.ttl").write_text(text)
+    assert "RDF (2 triples)" in infer_schema(["b/x.ttl", write("y.ttl", "[] <http://e/p> 3 .")])
+    with pytest.raises(ParameterError, match=r"several files are called x\.ttl"):
+        infer_schema(["a/x.ttl", "b/x.ttl"])
+
+
+def test_triples_about_triples_are_listed_with_their_file() -> None:
+    write("a.nt", '<http://a> <http://b> "x" .\n<http://a> <http://b> <<( <http://c> <http://d> <http://e> )>> .\n')
+    with pytest.raises(ValidationError) as caught:
+        infer_schema(["a.nt"])
+    assert "triples about triples are not read" in caught.value.violations[0].message
+    assert [(each.file, each.line, each.rule) for each in caught.value.violations] == [("a.nt", 2, "rdf_syntax")]
 
 
 def test_everything_that_cannot_be_parsed_is_listed_at_once() -> None:

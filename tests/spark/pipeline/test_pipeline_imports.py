@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import omnigraph as og
+from omnigraph.errors import OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.pipeline.file import read_pipeline
 from omnigraph.pipeline.planner import plan_pipeline
@@ -68,6 +70,44 @@ def test_a_dump_of_neo4j_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(rows_of(graph, "Directed")) == 1
 
 
+@pytest.mark.slow
+def test_an_unusual_dump_of_neo4j_is_loaded_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("head.csv").write_text(
+        "\ufeffid:ID(P),name,:IGNORE,Name,at:localdatetime,,flags:boolean[],null,order,:LABEL,:IGNORE\n", "utf-8"
+    )
+    Path("rows.csv").write_bytes(
+        b'p1,"one\r\ntwo ""quoted""",x,N1,2020-01-01T10:00:00,y,true;false,n,1,Person;Admin,z\n'
+        b"p2,back\\slash,,,,,,,,,\n"
+    )
+    with gzip.open("more.csv.gz", "wt", encoding="utf-8") as file:
+        file.write('p3,"a;b, c",,\u540d,,,,,,;Odd,\np4,,,,,,true,,,Person,\n')
+    Path("cities.csv").write_bytes(b'code:ID(C),pop:long,note\r\nc1,"7","a\nb"\r\nc2,"",\r\np1,,x\r\n')
+    Path("lives.csv").write_text(
+        ':START_ID(P),why,:END_ID(C),:TYPE\np1,"a\nb",c1,LIVES_IN\np2,,c1,LIVES_IN\np4,x,p1,SEEN\n'
+    )
+    Path("more.csv").write_text("city:END_ID(C),who:START_ID(P),WHY\nc2,p4,late\n")
+    groups = ["head.csv,rows.csv,more.csv.gz", "City=cities.csv", "lives.csv", "LIVES_IN=more.csv"]
+    graph = load_proposed(tmp_path, spark, groups)
+    people = {row["person_id"]: row for row in rows_of(graph, "Person")}
+    assert set(people) == {"p1", "p4"}
+    first = people["p1"]
+    assert (first["name"], first["name_2"], first["null"], first["order"]) == ('one\r\ntwo "quoted"', "N1", "n", "1")
+    assert (first["flags"], first["labels"]) == ([True, False], ["Person", "Admin"])
+    assert str(first["at"]) == "2020-01-01 10:00:00+00:00"
+    assert (people["p4"]["name"], people["p4"]["flags"]) == (None, [True])
+    unnamed = {row["head_id"]: row["name"] for row in rows_of(graph, "Head")}
+    assert unnamed == {"p2": "back\\slash", "p3": "a;b, c"}
+    cities = {row["code"]: (row["pop"], row["note"]) for row in rows_of(graph, "City")}
+    assert cities == {"c1": (7, "a\nb"), "c2": (None, None), "p1": (None, "x")}
+    lives = sorted((row["from"], row["to"], row["why"], row["why_2"]) for row in rows_of(graph, "PersonLivesInCity"))
+    assert lives == [("p1", "c1", "a\nb", None), ("p4", "c2", None, "late")]
+    assert [(row["from"], row["to"]) for row in rows_of(graph, "HeadLivesInCity")] == [("p2", "c1")]
+    assert [(row["from"], row["to"], row["why"]) for row in rows_of(graph, "Seen")] == [("p4", "p1", "x")]
+
+
 TURTLE = """@prefix : <http://e.org/> . @prefix foaf: <http://xmlns.com/foaf/0.1/> .
 :ann a foaf:Person, foaf:Agent ; foaf:name "Ann" ; foaf:age 33 ; foaf:knows :bob, :eve ; foaf:nick "a", "an" .
 :bob a foaf:Person ; foaf:name "Bob"@en ; foaf:homepage <http://bob.org/> ;
@@ -95,6 +135,58 @@ def test_rdf_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sp
     assert (near["from"], near["to"]) == ("http://e.org/bob", rows_of(graph, "Resource")[0]["iri"])
     assert len(rows_of(graph, "PersonKnowsPerson")) == 2
     assert len(rows_of(graph, "AgentKnowsPerson")) == 1
+
+
+UNUSUAL = """@prefix : <http://e.org/> . @prefix dct: <http://purl.org/dc/terms/> .
+@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+:a a :Book ; dct:subject "graphs", "data" ; :subject 1 ; :null 2 ; :case "c" ; :order "o" ; :values true ;
+  :n "+7"^^xsd:integer ; :ok "1"^^xsd:boolean ; :at "2020-01-01T10:00:00+02:00"^^xsd:dateTime ;
+  :local "2020-01-01T10:00:00"^^xsd:dateTime ;
+  :says "it's \\"q\\" \\\\ `t`\\nnext" ; :by [ a :Person ; :name "Bl" ], _:x .
+:b a :Book ; :n 8 .
+_:x a :Person ; :name "X" .
+"""
+
+
+def test_unusual_rdf_is_loaded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    pytest.importorskip("pyoxigraph")
+    monkeypatch.chdir(tmp_path)
+    Path("books.ttl.gz").write_bytes(gzip.compress(UNUSUAL.encode()))
+    Path("more.nt.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf_:x <http://e.org/of> <http://e.org/b> .\r\n"))
+    graph = load_proposed(tmp_path, spark, ["books.ttl.gz", "more.nt.gz"])
+    books = {row["iri"]: row for row in rows_of(graph, "Book")}
+    first, second = books["http://e.org/a"], books["http://e.org/b"]
+    names = ("subject", "subject_2", "null", "case", "order", "values", "n", "ok")
+    assert [first[name] for name in names] == [["data", "graphs"], 1, 2, "c", "o", True, 7, True]
+    assert [second[name] for name in names] == [None, None, None, None, None, None, 8, None]
+    assert (str(first["at"]), str(first["local"])) == ("2020-01-01 08:00:00+00:00", "2020-01-01 10:00:00+00:00")
+    assert first["says"] == 'it\'s "q" \\ `t`\nnext'
+    people = {str(row["iri"]): row["name"] for row in rows_of(graph, "Person")}
+    assert sorted(people.values(), key=str) == ["Bl", "X"]
+    assert {(row["from"], people[str(row["to"])]) for row in rows_of(graph, "By")} == {
+        ("http://e.org/a", "Bl"),
+        ("http://e.org/a", "X"),
+    }
+    assert [(row["from"], row["to"]) for row in rows_of(graph, "Of")] == [("_:more.nt.gz#x", "http://e.org/b")]
+
+
+def test_lines_that_are_no_triples_are_named_by_their_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    pytest.importorskip("pyoxigraph")
+    monkeypatch.chdir(tmp_path)
+    lines = [f'<http://e/{number}> <http://e/n> "{number}" .' for number in range(30_000)]
+    Path("lines.nt").write_text("\n".join(lines))
+    graph = og.init(tmp_path / "made.og", infer_schema(["lines.nt"]))
+    path = tmp_path / "made.pipeline.yaml"
+    path.write_text(propose_pipeline(["lines.nt"], graph="made.og", folder=tmp_path))
+    # The file changes after it was looked at.
+    Path("lines.nt").write_text("\n".join([*lines[:25_000], "<http://e/x> nothing", *lines[25_000:]]))
+    with pytest.raises(OmniGraphError) as caught:
+        run_pipeline(plan_pipeline(read_pipeline(path), graph), lambda: graph.spark(spark), Watched())
+    assert "lines.nt" in str(caught.value)
+    assert "<http://e/x> nothing" in str(caught.value)
+    assert list(rows_of(graph, "Resource")) == []
 
 
 def test_a_graph_of_graphar_is_loaded_whole(

@@ -12,7 +12,8 @@ from omnigraph.pipeline.imports.graphar_graph import (
     read_graphar,
 )
 from omnigraph.pipeline.imports.import_proposal import ImportProposal
-from omnigraph.pipeline.imports.neo4j_dump import is_neo4j_dump, propose_neo4j
+from omnigraph.pipeline.imports.neo4j_dump import propose_neo4j
+from omnigraph.pipeline.imports.neo4j_files import is_neo4j_dump
 from omnigraph.pipeline.imports.rdf_graph import is_rdf, propose_rdf
 from omnigraph.pipeline.imports.rdf_triples import (
     LINES,

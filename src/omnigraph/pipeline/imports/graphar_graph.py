@@ -30,8 +30,8 @@ from omnigraph.pipeline.imports.import_proposal import (
     choose_property_name,
     make_type_name,
     make_view_name,
-    quote_column,
 )
+from omnigraph.pipeline.proposal_sql import quote_column
 from omnigraph.yaml_nodes import MalformedYaml, compose_yaml
 
 GRAPHAR: Final = "graphar"
@@ -263,7 +263,11 @@ class _GraphReader:
             self.add("graphar_key", f"'chunk_size' is {_describe(size)}; it is a number above 0", given, "chunk_size")
             size = 1
         folder = posixpath.join(root, self.text(given, "prefix"))
-        return GraphArVertices(self.text(given, "type"), given.file, size, self._read_groups(given, folder))
+        groups = self._read_groups(given, folder)
+        if not groups:
+            told = "there are no 'property_groups', whose files say which vertices there are"
+            self.add("graphar_vertices", told, given, "property_groups")
+        return GraphArVertices(self.text(given, "type"), given.file, size, groups)
 
     def read_edges(self, given: _YamlObject, root: str) -> GraphArEdges:
         names = [self.text(given, key) for key in ("src_type", "edge_type", "dst_type")]

@@ -21,7 +21,6 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.table_profile import make_property_name
 
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +85,8 @@ class ImportProposal:
     views: tuple[ImportedView, ...]
     nodes: tuple[ImportedNode, ...]
     edges: tuple[ImportedEdge, ...]
+    notes: tuple[str, ...] = ()
+    """What no type says."""
 
     def render_schema(self) -> str:
         """Return the schema as text, with a comment on each guess."""
@@ -95,6 +96,7 @@ class ImportProposal:
 
     def _list_schema_lines(self) -> Iterator[str]:
         yield f"// Proposed from {self.origin}. Each comment says what a line comes from: check it before you use it."
+        yield from (f"// {note}" for note in self.notes)
         for each in (*self.nodes, *self.edges):
             yield ""
             yield from (f"// {note}" for note in each.notes)
@@ -213,13 +215,3 @@ def make_view_name(text: str, ending: str) -> str:
     split = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text)
     name = "_".join(word.lower() for word in _WORD.findall(split)) or "table"
     return f"{name if name[0].isalpha() else f't_{name}'}_{ending}"
-
-
-def quote_column(column: str) -> str:
-    """Return a column in an SQL expression."""
-    return column if _PLAIN.fullmatch(column) else f"`{column.replace('`', '``')}`"
-
-
-def quote_sql_text(text: str) -> str:
-    """Return a text in an SQL expression."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

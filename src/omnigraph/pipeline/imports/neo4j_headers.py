@@ -7,7 +7,9 @@ A field is ``name:type``, with ``[]`` for arrays and options in braces. Some typ
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 
 from omnigraph.errors import Violation
@@ -19,7 +21,8 @@ Role: TypeAlias = Literal["ID", "LABEL", "START_ID", "END_ID", "TYPE", "IGNORE"]
 
 ROLES: Final = cast("tuple[str, ...]", get_args(Role))
 _FIELD: Final = re.compile(
-    r"(?P<name>[^:]*)(?::(?P<type>[A-Za-z_]+)(?:\((?P<space>[^)]*)\))?(?P<options>\{[^}]*\})?(?P<array>\[\])?)?"
+    r"(?P<name>[^:]*)(?::(?P<type>[A-Za-z_]+)(?:\((?P<space>[^)]*)\))?"
+    r"(?P<options>\{[^}]*\})?(?P<array>\[\])?(?P<more>\{[^}]*\})?)?"
 )
 _MARK: Final = re.compile(r":(ID|LABEL|START_ID|END_ID|TYPE)(\(|\{|$)")
 _ID_OPTION: Final = re.compile(r"id-type\s*:\s*(\w+)")
@@ -40,11 +43,12 @@ _KEPT_AS_TEXT: Final = ("time", "localtime", "duration", "point")
 
 @dataclass(frozen=True, slots=True)
 class HeaderField:
-    """One column: its text in the header, and what that says."""
+    """One column: its text in the header, and what that says. ``column`` is its name in SQL."""
 
     text: str
     place: int
     name: str
+    column: str
     role: Role | None = None
     space: str = ""
     type: ValueType = _TEXT
@@ -67,6 +71,16 @@ class Header:
         return bool(self.list_role("ID"))
 
     @property
+    def columns(self) -> list[HeaderField]:
+        """The fields that are read."""
+        return [each for each in self.fields if each.role != "IGNORE"]
+
+    @property
+    def has_own_names(self) -> bool:
+        """Whether some column cannot have its text as its name, because for SQL another one has it."""
+        return any(each.column != each.text for each in self.columns)
+
+    @property
     def properties(self) -> list[HeaderField]:
         """The fields that hold properties."""
         return [each for each in self.fields if each.role is None]
@@ -84,7 +98,7 @@ def parse_neo4j_header(file: str, names: Sequence[str], type_name: str) -> tuple
     def add(rule: str, message: str, value: str) -> None:
         problems.append(Violation(type_name, rule, message, file, 1, property=value, value=value))
 
-    fields = [_parse_field(text, place, add) for place, text in enumerate(names)]
+    fields = _name_columns([_parse_field(text, place, add) for place, text in enumerate(names)])
     header = Header(tuple(fields))
     for rule, message, value in _check_roles(header, type_name):
         add(rule, message, value)
@@ -97,29 +111,36 @@ def parse_neo4j_header(file: str, names: Sequence[str], type_name: str) -> tuple
     return header, problems
 
 
+def _name_columns(fields: Sequence[HeaderField]) -> list[HeaderField]:
+    """Give columns that differ only in case the names that Spark gives columns without a header."""
+    counts = Counter(each.text.lower() for each in fields if each.role != "IGNORE")
+    return [each if counts[each.text.lower()] <= 1 else replace(each, column=f"_c{each.place}") for each in fields]
+
+
 def _parse_field(text: str, place: int, add: _Add) -> HeaderField:
     found = _FIELD.fullmatch(text.strip())
     if found is None:
         add("neo4j_field", f"'{text}' is no field of a header; write name:type, or name:type[]", text)
-        return HeaderField(text, place, text, "IGNORE")
-    name, type_, options = found["name"], found["type"], found["options"] or ""
+        return HeaderField(text, place, text, text, "IGNORE")
+    name, type_, options = found["name"], found["type"], found["options"] or found["more"] or ""
     if type_ is None:
-        return HeaderField(text, place, name)
+        # As for neo4j-admin, a column without a name is not read.
+        return HeaderField(text, place, name, text, None if name else "IGNORE")
     if type_.upper() in ROLES and (type_.isupper() or not name):
         role = cast("Role", type_.upper())
         id_type = _ID_OPTION.search(options)
         is_number = id_type is not None and id_type[1].lower() in ("int", "long", "integer")
         kind = ValueType(Scalar.I64 if is_number else Scalar.STRING)
-        return HeaderField(text, place, name, role, found["space"] or "", kind)
+        return HeaderField(text, place, name, text, role, found["space"] or "", kind)
     scalar = _SCALARS.get(type_.lower())
     if scalar is None:
         hint = suggest_name(type_.lower(), list(_SCALARS), "types")
         add("neo4j_type", f"'{text}' has the type '{type_}', which neo4j-admin does not have; {hint}", text)
-        return HeaderField(text, place, name, "IGNORE")
+        return HeaderField(text, place, name, text, "IGNORE")
     notes = [f"a {type_} is kept as a text"] if type_.lower() in _KEPT_AS_TEXT else []
     notes += [f"options {options} are not applied"] if options else []
     kind = ValueType(scalar, is_list=found["array"] is not None)
-    return HeaderField(text, place, name or f"c{place}", None, "", kind, tuple(notes))
+    return HeaderField(text, place, name or f"c{place}", text, None, "", kind, tuple(notes))
 
 
 def _check_roles(header: Header, type_name: str) -> Iterator[tuple[str, str, str]]:

@@ -29,9 +29,17 @@ from omnigraph.pipeline.imports.import_proposal import (
     choose_property_name,
     make_type_name,
     make_view_name,
-    quote_sql_text,
 )
-from omnigraph.pipeline.imports.rdf_triples import LINES, Triple, find_rdf_ending, parse_lines, parse_rdf
+from omnigraph.pipeline.imports.rdf_triples import (
+    LINES,
+    UNREADABLE,
+    Triple,
+    find_rdf_ending,
+    open_rdf,
+    parse_lines,
+    parse_rdf,
+)
+from omnigraph.pipeline.proposal_sql import quote_column, quote_sql_text
 from omnigraph.storage.columns import Values
 from omnigraph.write.load import convert_texts, expand_path
 
@@ -78,7 +86,9 @@ def propose_rdf(paths: Sequence[str]) -> ImportProposal:
     other = [path for path, found in files.items() if any(find_rdf_ending(each) is None for each in found)]
     if other:
         raise ParameterError(f"{', '.join(other)} is no RDF, as the other files are", hint="give one kind of files")
-    triples = _read_triples([each for found in files.values() for each in found])
+    every = [each for found in files.values() for each in found]
+    triples = _read_triples(every)
+    _check_names_of_files(every, triples)
     if not triples:
         raise ParameterError("the files have no triples", hint="there is nothing to propose")
     return _RdfBuilder(triples[:MAX_TRIPLES], is_complete=len(triples) <= MAX_TRIPLES).build(list(files))
@@ -90,17 +100,33 @@ def _read_triples(files: Sequence[str]) -> list[Triple]:
     def read(file: str) -> Iterator[Triple]:
         try:
             if find_rdf_ending(file) in LINES:
-                with Path(file).open("rb") as lines:
+                with open_rdf(file) as lines:
                     yield from parse_lines(file, lines)
             else:
                 yield from parse_rdf(file, Path(file).read_bytes())
         except ValidationError as error:
             problems.extend(error.violations)
+        except UNREADABLE as error:
+            problems.append(Violation("", "rdf_file", f"the file cannot be read: {error}", file))
 
     found = list(islice(chain.from_iterable(map(read, files)), MAX_TRIPLES + 1))
     if problems:
         raise ValidationError(f"the files have {len(problems):,} problems", problems)
     return found
+
+
+def _check_names_of_files(files: Sequence[str], triples: Sequence[Triple]) -> None:
+    """Refuse two files of one name with nodes without a name: those of both would have the same keys."""
+    counts = Counter(Path(each).name for each in files)
+    repeated = [f"_:{name}#" for name, count in counts.items() if count > 1]
+    if not repeated:
+        return
+    met = next((each.subject for each in triples if each.subject.startswith(tuple(repeated))), None)
+    if met is not None:
+        name = met.removeprefix("_:").rpartition("#")[0]
+        raise ParameterError(
+            f"several files are called {name}, and nodes without a name are told apart by that", hint="rename them"
+        )
 
 
 class _RdfBuilder:
@@ -175,7 +201,7 @@ class _RdfBuilder:
     def _build_node(self, class_: str, predicates: Mapping[str, _Predicate], views: list[ImportedView]) -> ImportedNode:
         name, count = self._names[class_], self._subjects[class_]
         text = ValueType(Scalar.STRING)
-        properties = [ImportedProperty("iri", text, "subject", ("the subject",), is_key=True)]
+        properties = [ImportedProperty("iri", text, "iri", ("the subject",), is_key=True)]
         columns: list[str] = []
         if class_ in self._several:
             kind = ValueType(Scalar.STRING, nullable=True, is_list=True)
@@ -188,9 +214,9 @@ class _RdfBuilder:
             type_, sql, notes = self._choose_type(predicate, seen, count)
             cast_ = "" if sql is None else sql
             condition = _only_values(seen)
-            columns.append(f"{_gather(predicate, condition, is_list=type_.is_list, sql=cast_)} AS {own}")
-            properties.append(ImportedProperty(own, type_, own, tuple(notes)))
-        selected = ", ".join(["s.subject", *columns])
+            columns.append(f"{_gather(predicate, condition, is_list=type_.is_list, sql=cast_)} AS {quote_column(own)}")
+            properties.append(ImportedProperty(own, type_, quote_column(own), tuple(notes)))
+        selected = ", ".join(["s.subject AS iri", *columns])
         view = make_view_name(name, "nodes")
         joined = "LEFT JOIN triples t ON t.subject = s.subject" if columns else ""
         if any(seen.values and seen.links for seen in predicates.values()):
@@ -256,7 +282,8 @@ def _gather(predicate: str, condition: str, *, is_list: bool, sql: str = "") -> 
     """Return the expression that gathers the objects of a predicate."""
     value = f"cast(t.object AS {sql})" if sql else "t.object"
     given = f"CASE WHEN t.predicate = {quote_sql_text(predicate)}{condition} THEN {value} END"
-    return f"array_sort(collect_set({given}))" if is_list else f"max({given})"
+    # Without a value there is no list, rather than an empty one.
+    return f"nullif(array_sort(collect_set({given})), array())" if is_list else f"max({given})"
 
 
 def _local(iri: str) -> str:

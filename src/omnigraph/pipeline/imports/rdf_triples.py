@@ -6,10 +6,13 @@ order in which a file has them, and carry its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import codecs
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import IO, Any, Final, Literal, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -26,6 +29,9 @@ TRIPLES: Final = pa.schema(
 LINES: Final = ("nt", "nq")
 """Formats of which each line can be read alone."""
 _ENDINGS: Final = (*LINES, "ttl", "trig", "n3", "rdf", "owl", "jsonld")
+_GZIP: Final = ".gz"
+UNREADABLE: Final = (OSError, EOFError, zlib.error)
+"""What reading a compressed file may raise."""
 _STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
 _MAX_SHOWN: Final = 100
 
@@ -47,9 +53,14 @@ class Triple:
 
 
 def find_rdf_ending(path: str) -> str | None:
-    """Return the ending of a name if it is one of RDF."""
-    ending = Path(path).suffix.lower().removeprefix(".")
+    """Return the ending of a name, without ``.gz``, if it is one of RDF."""
+    ending = Path(path.lower().removesuffix(_GZIP)).suffix.removeprefix(".")
     return ending if ending in _ENDINGS else None
+
+
+def open_rdf(path: str) -> IO[bytes]:
+    """Open a file to read its lines, which may be compressed."""
+    return cast("IO[bytes]", gzip.open(path)) if path.lower().endswith(_GZIP) else Path(path).open("rb")
 
 
 def parse_rdf(name: str, data: bytes) -> Iterator[Triple]:
@@ -57,32 +68,44 @@ def parse_rdf(name: str, data: bytes) -> Iterator[Triple]:
     ending = find_rdf_ending(name)
     if ending is None:
         raise ParameterError(f"'{name}' has no ending of RDF", hint=f"use {', '.join(_ENDINGS)}")
+    if name.lower().endswith(_GZIP):
+        try:
+            data = gzip.decompress(data)
+        except UNREADABLE as error:
+            wrong = Violation("", "rdf_file", f"the file cannot be read: {error}", name)
+            raise _make_error(name, [wrong]) from error
+    data = data.removeprefix(codecs.BOM_UTF8)
     if ending in LINES:
         return parse_lines(name, data.split(b"\n"))
     return _parse_whole(name, ending, data)
 
 
-def parse_lines(name: str, lines: Iterable[bytes], first: int = 1) -> Iterator[Triple]:
-    """Yield the triples of lines of N-Triples; all lines that are none are reported together."""
+def parse_lines(name: str, lines: Iterable[bytes], *, are_all: bool = True) -> Iterator[Triple]:
+    """Yield the triples of lines of N-Triples; all lines that are none are reported together.
+
+    The number of a line is reported if they are all lines of a file.
+    """
     ending = find_rdf_ending(name) or LINES[0]
     wrong: list[Violation] = []
 
     def name_blank(label: str) -> str:
         return f"_:{Path(name).name}#{label}"
 
-    for number, line in enumerate(lines, first):
+    for number, given in enumerate(lines, 1):
+        line = given.removeprefix(codecs.BOM_UTF8) if number == 1 else given
         if not line.strip():
             continue
         try:
-            quads = list(_parse(ending, line))
+            found = [_make_triple(quad, name_blank) for quad in _parse(ending, line)]
         except SyntaxError as error:
             if len(wrong) < _MAX_SHOWN:
-                wrong.append(_describe(name, number, error, line.decode("utf-8", "replace").strip()))
+                text = line.decode("utf-8", "replace").strip()
+                wrong.append(_describe(name, number if are_all else None, error, text))
             continue
         if not wrong:
-            yield from (_make_triple(quad, name_blank) for quad in quads)
+            yield from found
     if wrong:
-        raise ValidationError(f"{name} cannot be read", wrong)
+        raise _make_error(name, wrong)
 
 
 def _parse_whole(name: str, ending: str, data: bytes) -> Iterator[Triple]:
@@ -94,12 +117,21 @@ def _parse_whole(name: str, ending: str, data: bytes) -> Iterator[Triple]:
     try:
         yield from (_make_triple(quad, number) for quad in _parse(ending, data))
     except SyntaxError as error:
-        line = error.lineno or 1
-        text = data.split(b"\n")[line - 1].decode("utf-8", "replace").strip() if error.lineno else ""
-        raise ValidationError(f"{name} cannot be read", [_describe(name, line, error, text)]) from None
+        line = error.lineno
+        text = "" if line is None else data.split(b"\n")[line - 1].decode("utf-8", "replace").strip()
+        raise _make_error(name, [_describe(name, line, error, text)]) from None
 
 
-def _describe(name: str, line: int, error: SyntaxError, text: str) -> Violation:
+def _make_error(name: str, wrong: Sequence[Violation]) -> ValidationError:
+    """Return an error whose message says what is wrong first: of one in a task of Spark no more comes back."""
+    first = wrong[0]
+    place = "" if first.line is None else f", line {first.line}"
+    text = f": {first.value}" if first.value else ""
+    more = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
+    return ValidationError(f"{name} cannot be read{place}: {first.message}{text}{more}", wrong)
+
+
+def _describe(name: str, line: int | None, error: SyntaxError, text: str) -> Violation:
     # The message repeats the place, which it counts from the start of what was parsed.
     return Violation("", "rdf_syntax", error.msg.partition(": ")[2] or error.msg, name, line, value=text)
 
@@ -123,7 +155,8 @@ def _make_triple(quad: Any, name_blank: Callable[[str], str]) -> Triple:
             kept = None if datatype == _STRING or value.language else datatype
             return Triple(about, quad.predicate.value, value.value, "literal", kept, value.language)
         case other:
-            raise ParameterError(f"a triple has a {other} as its object", hint="triples about triples are not read")
+            # Not the fault of the syntax, but reported like one: with its file, and its line if that is known.
+            raise SyntaxError(f"a triple has a {other} as its object; triples about triples are not read")
 
 
 def make_batches(triples: Iterable[Triple], num_rows: int = 10_000) -> Iterator[pa.RecordBatch]:

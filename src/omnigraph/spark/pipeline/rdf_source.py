@@ -38,7 +38,7 @@ def _parse_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         texts = cast("list[str]", to_list(column_of(batch, "value")))
         for name in dict.fromkeys(names):
             mine = [text.encode() for own, text in zip(names, texts, strict=True) if own == name]
-            yield from make_batches(parse_lines(name, mine))
+            yield from make_batches(parse_lines(name, mine, are_all=False))
 
 
 def _parse_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ from omnigraph.write.load.inputs.data_frames import (
     can_be_end,
     open_frame,
 )
-from omnigraph.write.load.inputs.delimited_text import find_record_end
+from omnigraph.write.load.inputs.delimited_text import CsvFormat, find_record_end
 from omnigraph.write.load.inputs.load_input import (
     LoadInput,
     TableInput,
@@ -48,6 +48,7 @@ __all__ = [
     "ColumnMapping",
     "ColumnNames",
     "ColumnSelection",
+    "CsvFormat",
     "CsvParser",
     "DataFile",
     "FileOptions",
