@@ -53,15 +53,27 @@ def _name_vertex(type_name: str, column: str, *, is_one: bool) -> SparkColumn:
 
 def _select_vertices(moment: SparkSnapshot, node: NodeType, *, is_one: bool) -> DataFrame:
     rows = moment.rows(node, None if is_one else ["id"])
-    properties = [sql.col(f"`{name}`") for name in rows.columns if name not in ("id", "type")]
+    properties = _select_properties(rows, ("id",), ("id", "type"))
     own = _name_vertex(node.name, "id", is_one=is_one).alias("id")
     return rows.select(own, sql.lit(node.name).alias("type"), *properties)
 
 
 def _select_edges(moment: SparkSnapshot, edge: EdgeType, *, is_one: bool, has_values: bool) -> DataFrame:
     rows = moment.rows(edge, None if has_values else ["from", "to"])
-    taken = ("id", "from", "to", "src", "dst", "relationship")
-    properties = [sql.col(f"`{name}`") for name in rows.columns if name not in taken]
+    properties = _select_properties(rows, ("id", "from", "to"), ("src", "dst", "relationship"))
     begin = _name_vertex(edge.from_type, "from", is_one=is_one).alias("src")
     end = _name_vertex(edge.to_type, "to", is_one=is_one).alias("dst")
     return rows.select(begin, end, sql.lit(edge.name).alias("relationship"), *properties)
+
+
+def _select_properties(rows: DataFrame, ids: Sequence[str], taken: Sequence[str]) -> list[SparkColumn]:
+    """Return the columns that are no ids. One whose name GraphFrames needs gets an underscore: ``type_``."""
+    used = {name.lower() for name in (*rows.columns, *taken)}
+    found: list[SparkColumn] = []
+    for name in rows.columns:
+        free = name
+        while free.lower() in taken or (free != name and free.lower() in used):
+            free += "_"
+        used.add(free.lower())
+        found += [] if name in ids else [sql.col(f"`{name}`").alias(free)]
+    return found
