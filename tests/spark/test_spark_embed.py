@@ -49,8 +49,10 @@ def test_a_failed_call_is_made_once_and_others_are_kept(tmp_path: Path, spark: S
 
     with serve_embeddings(respond) as server:
         graph = og.open(tmp_path / "papers.og", embed={"provider": "openai-compatible", "url": server.url})
-        with graph.spark(spark) as opened, pytest.raises(EmbeddingError, match="1 of 7 calls failed"):
+        with graph.spark(spark) as opened, pytest.raises(EmbeddingError, match="1 of 7 calls failed") as caught:
             opened.embed("Paper", batch=1)
+    assert caught.value.message.endswith("; it was sent 'title' of Paper p3")
+    assert caught.value.details["ids"] == ["p3"]
     assert len(server.asked) == 7
     assert [row["code"] for row in rows_of(graph, "Paper") if row["gist"] is None] == ["p3"]
 

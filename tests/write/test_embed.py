@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -153,8 +154,11 @@ def test_a_provider_that_fails_halfway_keeps_what_is_committed_and_goes_on_later
                 papers._manifest, only_gist(papers), "Paper", settings=settings, batch=2, commit_each=commit_each
             )
 
-        with pytest.raises(EmbeddingError, match="400"):
+        with pytest.raises(EmbeddingError, match="400") as caught:
             run(commit_each=True)
+        ids = cast("list[str]", caught.value.details["ids"])
+        assert caught.value.message.endswith(f"; it was sent 'title' of Paper {', '.join(ids)}")
+        assert [f"title {each[1:]}" for each in ids] == server.asked[1].texts
         assert sum(gist is not None for gist in gists(papers).values()) == 3
         result = run(commit_each=True)
     assert result.embedded == {"gist": 3}

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
-from omnigraph.errors import EmbeddingError, NotFound, ParameterError
+from omnigraph.errors import EmbeddingError, Json, NotFound, ParameterError
 from omnigraph.language.schema import Embedding, NodeType, Property, Schema
 from omnigraph.language.source import suggest_name
 from omnigraph.lazy_dataclass import dataclass
@@ -45,6 +45,10 @@ from omnigraph.write.commit import (
 from omnigraph.write.executor import Executor
 from omnigraph.write.mutation import StagingArea
 from omnigraph.write.outdated_vectors import find_outdated_ids
+
+_MAX_NAMED: Final = 5
+_MAX_IDS: Final = 100
+"""How many rows an error names in its message, and in its details."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,11 @@ def _embed_waiting(
     pieces: list[pa.Table] = []
     for rows in waiting:
         texts = [str(text) for text in to_list(column_of(rows, "text"))]
-        vectors = embedder.vectors(texts, target.dimension)
+        try:
+            vectors = embedder.vectors(texts, target.dimension)
+        except EmbeddingError as error:
+            message = f"{error.message}; {_name_rows(target, rows)}"
+            raise EmbeddingError(message, hint=error.hint, details={**error.details, "ids": _list_ids(rows)}) from error
         pieces.append(rows.append_column("vector", _to_column(vectors, target.dimension)))
         if not whole:
             yield EmbeddedRows(target, pieces.pop())
@@ -287,7 +295,7 @@ def embed_in_tasks(
                 done = commit_operation(manifest, operation, options)
                 made = () if done.commit is None else (to_commit(done.commit),)
                 result = result.add(done.outcome, count, made)
-            _raise_first(answers, result)
+            _raise_first(target, batches, answers, result)
     return result
 
 
@@ -302,14 +310,33 @@ def _keep_within(batches: list[pa.Table], left: int | None) -> list[pa.Table]:
     return [rows for rows in kept if rows.num_rows]
 
 
-def _raise_first(answers: Sequence[Vectors | _FailedCall], result: EmbedResult) -> None:
-    failed = [each for each in answers if isinstance(each, _FailedCall)]
+def _raise_first(
+    target: EmbedTarget, batches: Sequence[pa.Table], answers: Sequence[Vectors | _FailedCall], result: EmbedResult
+) -> None:
+    failed = [(rows, each) for rows, each in zip(batches, answers, strict=True) if isinstance(each, _FailedCall)]
     if failed:
+        rows, first = failed[0]
         raise EmbeddingError(
-            f"{len(failed)} of {len(answers)} calls failed: {failed[0].message}",
-            hint=failed[0].hint or "run it again: what is committed is not sent again",
-            details={"embedded": dict(result.embedded), "commits": [each.id for each in result.commits]},
+            f"{len(failed)} of {len(answers)} calls failed: {first.message}; {_name_rows(target, rows)}",
+            hint=first.hint or "run it again: what is committed is not sent again",
+            details={
+                "embedded": dict(result.embedded),
+                "commits": [each.id for each in result.commits],
+                "ids": _list_ids(rows),
+            },
         )
+
+
+def _list_ids(rows: pa.Table) -> list[Json]:
+    return [str(each) for each in to_list(column_of(rows.slice(0, _MAX_IDS), "id"))]
+
+
+def _name_rows(target: EmbedTarget, rows: pa.Table) -> str:
+    """Say whose texts were sent together: one of them may be what the provider refuses."""
+    named = ", ".join(str(each) for each in _list_ids(rows)[:_MAX_NAMED])
+    more = rows.num_rows - _MAX_NAMED
+    others = f" and {more:,} more" if more > 0 else ""
+    return f"it was sent '{target.embedding.source}' of {target.type.name} {named}{others}"
 
 
 @lru_cache(maxsize=8)
