@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -207,3 +208,21 @@ def test_a_graph_of_graphar_is_loaded_whole(
         ("70", "50", "2026-01-02"),
     ]
     assert [(row["from"], row["to"]) for row in rows_of(graph, "Likes")] == [("60", "1")]
+
+
+def test_chunks_of_graphar_are_told_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("social").mkdir()
+    write_graphar(Path("social"))
+    for each in [*Path("social").rglob("chunk*")]:
+        each.rename(each.with_name(f"{each.name}.parquet"))
+    graph = load_proposed(tmp_path, spark, ["social"])
+    assert len(rows_of(graph, "Person")) == 3
+    assert len(rows_of(graph, "Knows")) == 4
+    shutil.rmtree("made.og")
+    for each in [*Path("social/edge").rglob("chunk*")]:
+        each.rename(each.with_name("data.parquet"))
+    with pytest.raises(OmniGraphError, match=r"GraphAr names no such chunk: .*data\.parquet"):
+        load_proposed(tmp_path, spark, ["social"])

@@ -76,6 +76,10 @@ def _read_places(session: SparkSession, folder: str, columns: Sequence[str]) -> 
     """Return columns of the chunks below a folder, with the file below it and the row there."""
     frame = session.read.option("recursiveFileLookup", "true").parquet(folder)
     # ``chunk0`` of vertices, ``part0/chunk0`` of edges.
-    file = sql.regexp_extract("_metadata.file_path", r"((?:part[0-9]+/)?chunk[0-9]+)$", 1)
+    path = sql.col("_metadata.file_path")
+    found = sql.regexp_extract(path, r"((?:part[0-9]+/)?chunk[0-9]+)(?:\.parquet)?$", 1)
+    # Without its place, a row would be joined with rows of other files.
+    wrong = sql.raise_error(sql.concat(sql.lit("GraphAr names no such chunk: "), path))
+    file = sql.when(found != "", found).otherwise(wrong)
     chosen = (sql.col(f"`{name}`") for name in columns)
     return frame.select(file.alias(_FILE), sql.col("_metadata.row_index").alias(_ROW), *chosen)
