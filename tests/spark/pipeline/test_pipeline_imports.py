@@ -13,6 +13,7 @@ import omnigraph as og
 from omnigraph.errors import OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.pipeline.file import read_pipeline
+from omnigraph.pipeline.imports import neo4j_dump, neo4j_files
 from omnigraph.pipeline.planner import plan_pipeline
 from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
 from omnigraph.spark.pipeline.run import run_pipeline
@@ -226,3 +227,31 @@ def test_chunks_of_graphar_are_told_by_their_names(
         each.rename(each.with_name("data.parquet"))
     with pytest.raises(OmniGraphError, match=r"GraphAr names no such chunk: .*data\.parquet"):
         load_proposed(tmp_path, spark, ["social"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("nodes", "roles", "unknown"),
+    [
+        ("k1,Actor\nk2,Actor\nk3,Director\n", "k1,k2,KNOWS\n", "Director"),
+        ("k1,Actor\nk2,Actor\nk3,\n", "k1,k2,KNOWS\n", "null"),
+        ("k1,Actor\nk2,Director\nk3,Writer;Actor\n", "k1,k2,KNOWS\n", "Writer"),
+        ("k1,Actor\n", "k1,k1,KNOWS\nk1,k1,KNOWS\nk1,k1,LIKES\n", "LIKES"),
+        ("k1,Actor\nk2,Actor\nk3,Actor\n", "k1,k2,KNOWS\nk2,k3,KNOWS\nk3,k3,KNOWS\n", None),
+    ],
+)
+def test_labels_that_nobody_looked_at_are_no_lost_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, nodes: str, roles: str, unknown: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for module in (neo4j_dump, neo4j_files):
+        monkeypatch.setattr(module, "MAX_ROWS", 2)
+    Path("people.csv").write_text(f"key:ID,:LABEL\n{nodes}")
+    Path("roles.csv").write_text(f":START_ID,:END_ID,:TYPE\n{roles}")
+    if unknown is None:
+        graph = load_proposed(tmp_path, spark, ["people.csv", "roles.csv"])
+        assert (len(rows_of(graph, "Actor")), len(rows_of(graph, "Knows"))) == (3, 3)
+        return
+    with pytest.raises(OmniGraphError, match=f"none of the first 2 rows has the label or type {unknown}"):
+        load_proposed(tmp_path, spark, ["people.csv", "roles.csv"])
+    assert len(og.open("made.og").commits()) == 1

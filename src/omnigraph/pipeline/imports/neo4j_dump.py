@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Final, cast
@@ -31,6 +31,7 @@ from omnigraph.pipeline.imports.import_proposal import (
 from omnigraph.pipeline.imports.neo4j_files import DumpReader, DumpRows, find_csv_format
 from omnigraph.pipeline.imports.neo4j_headers import HeaderField, Role
 from omnigraph.pipeline.proposal_sql import list_csv_options, quote_column, quote_sql_text
+from omnigraph.pipeline.table_profile import MAX_ROWS
 from omnigraph.write.load import MAX_VIOLATIONS, FileOptions
 
 ARRAY_DELIMITER: Final = ";"
@@ -85,6 +86,20 @@ class _Join:
 
 
 # --------------------------------------------------------------------------------------------- types
+
+
+def _select_rows(group: DumpRows, expression: str, name: str, known: Collection[str]) -> str:
+    """Return the condition for the rows whose label or type is this one.
+
+    If not all rows were looked at, others may have names that nobody knows here: Spark then ends with an error.
+    """
+    chosen = f"{expression} = {quote_sql_text(name)}"
+    if group.is_complete:
+        return chosen
+    told = quote_sql_text(f"{','.join(group.files)}: none of the first {MAX_ROWS:,} rows has the label or type ")
+    listed = ", ".join(quote_sql_text(each) for each in known)
+    unknown = f"raise_error(concat({told}, coalesce({expression}, 'null'), ': move one up, and propose again'))"
+    return f"CASE WHEN {expression} IN ({listed}) THEN {chosen} ELSE {unknown} END"
 
 
 def propose_neo4j(paths: Sequence[str], options: FileOptions, array_delimiter: str | None = None) -> ImportProposal:
@@ -153,11 +168,11 @@ class _TypeBuilder:
             part = found.setdefault(labels[0] or unnamed, _Part(group, [], None))
             part.numbers.append(number)
             part.extra_labels = part.extra_labels or len(labels) > 1
-        if len(found) > 1:
-            first = f"split({quote_column(fields[0].column)}, '[{self._delimiter}]')[0]"
-            label_of = f"coalesce(nullif({first}, ''), {quote_sql_text(unnamed)})" if unnamed in found else first
+        first = f"split({quote_column(fields[0].column)}, '[{self._delimiter}]')[0]"
+        label_of = f"coalesce(nullif({first}, ''), {quote_sql_text(unnamed)})" if unnamed in found else first
+        if len(found) > 1 or not group.is_complete:
             for label, part in found.items():
-                part.condition = f"{label_of} = {quote_sql_text(label)}"
+                part.condition = _select_rows(group, label_of, label, found)
         return found
 
     def add_edges(self, groups: Sequence[DumpRows]) -> None:
@@ -172,8 +187,11 @@ class _TypeBuilder:
                         Violation("", "neo4j_space", message, group.files[0], 1, property=each.text, value=each.space)
                     )
                 continue
-            for type_, numbers in self._split_by_type(group).items():
-                self._add_pairs(group, type_, numbers, start, end)
+            types, field_ = self._split_by_type(group), group.header.list_role("TYPE")
+            for type_, numbers in types.items():
+                is_chosen = bool(field_) and not group.labels
+                condition = _select_rows(group, quote_column(field_[0].column), type_, types) if is_chosen else None
+                self._add_pairs(group, type_, numbers, start, end, condition)
 
     def _split_by_type(self, group: DumpRows) -> dict[str, list[int]]:
         fields = group.header.list_role("TYPE")
@@ -190,19 +208,22 @@ class _TypeBuilder:
         return found
 
     def _add_pairs(
-        self, group: DumpRows, type_: str, numbers: Sequence[int], start: HeaderField, end: HeaderField
+        self,
+        group: DumpRows,
+        type_: str,
+        numbers: Sequence[int],
+        start: HeaderField,
+        end: HeaderField,
+        condition: str | None,
     ) -> None:
-        """Divide relationships of one type by the node types that they connect."""
+        """Divide relationships of one type, which a condition selects, by the node types that they connect."""
         pairs: dict[tuple[str, str], list[int]] = {}
         for number in numbers:
             nodes = [self._find_end(group, number, type_, each) for each in (start, end)]
             if nodes[0] is not None and nodes[1] is not None:
                 pairs.setdefault((nodes[0].name, nodes[1].name), []).append(number)
         by_name = {node.name: node for node in self._nodes.values()}
-        types = group.header.list_role("TYPE")
-        has_other_types = bool(types) and not group.labels
         for (from_, to), mine in pairs.items():
-            condition = f"{quote_column(types[0].column)} = {quote_sql_text(type_)}" if has_other_types else None
             edge = self._edges.setdefault((type_, from_, to), _EdgeType("", by_name[from_], by_name[to]))
             edge.parts.append(_Part(group, mine, condition))
 
