@@ -24,7 +24,7 @@ OTHER_THINGS = {
     "__init__.py": "module, _, inner_name",  # where a public name is at home
     "language/schema/identity.py": "_fnv1a(f",
     "language/schema/migration.py": "entity = f",  # a type or a property, interfaces too
-    "pipeline/imports/neo4j_dump.py": 'found["types"]',  # labels of a node
+    "pipeline/imports/neo4j_files.py": 'found["types"]',  # labels of a node
     "server/calls.py": "part[1:-1].partition",  # a parameter of a path
     "server/openapi.py": "for part in route.path",
     "server/access/origins.py": "authority.partition",  # a host and a port
