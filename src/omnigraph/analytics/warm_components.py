@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -55,7 +56,7 @@ def load_warm_components(
             return _begin_anew("edges were deleted or moved, or a component lost its name")
         links.append(inserted)
     begins, ends = (np.concatenate([pair[side] for pair in links]).astype(np.int32) for side in (0, 1))
-    return ProjectedGraph((nodes,), NumberedGraph(len(nodes.order), begins, ends))
+    return ProjectedGraph((nodes,), NumberedGraph(len(nodes), begins, ends))
 
 
 def _begin_anew(reason: str) -> None:
@@ -118,20 +119,14 @@ def _are_values_kept(written: Snapshot, now: Snapshot, nodes: ProjectedNodes, pr
 def _read_earlier(nodes: ProjectedNodes, property_: str) -> Positions | None:
     """Return the number of the earlier component of each node, its own for a new one; None if one is not found."""
     values = nodes.table.load_column(property_).take(nodes.order).cast(pa.string())
-    own = np.arange(len(nodes.order))
+    own = np.arange(len(nodes))
     is_old = values.is_valid().to_numpy(zero_copy_only=False)
-    found = _number(nodes, values.filter(pa.array(is_old)))
+    found = nodes.locate(cast("pa.StringArray", values.filter(pa.array(is_old))))
     if (found < 0).any():
         return None
     earlier = own.copy()
     earlier[is_old] = found
     return earlier
-
-
-def _number(nodes: ProjectedNodes, ids: object) -> Positions:
-    rows = nodes.table.locate(ids)  # pyright: ignore[reportArgumentType]  a column of texts
-    numbers = nodes.number_rows()
-    return np.where(rows >= 0, numbers[rows] if len(numbers) else -1, -1).astype(np.int64)
 
 
 def _read_inserted(
@@ -147,8 +142,8 @@ def _read_inserted(
             if part.after is None:
                 return None
             if part.before is None:
-                begins.append(_number(nodes, column_of(part.after, "src")))
-                ends.append(_number(nodes, column_of(part.after, "dst")))
+                begins.append(nodes.locate(cast("pa.StringArray", column_of(part.after, "src"))))
+                ends.append(nodes.locate(cast("pa.StringArray", column_of(part.after, "dst"))))
             elif not all(
                 compare_values(column_of(part.before, side), column_of(part.after, side)).all()
                 for side in ("src", "dst")

@@ -69,7 +69,8 @@ def read_typed_arrays(
         ])  # fmt: skip
         edges.append(TypedEdges(type_.from_type, type_.name, type_.to_type, index, graph.weights))
     return TypedArrays(
-        tuple(TypedNodes(each.type.name, each.ids, _read_features(each, features)) for each in parts), tuple(edges)
+        tuple(TypedNodes(each.type.name, each.load_ids(), _read_features(each, features)) for each in parts),
+        tuple(edges),
     )
 
 

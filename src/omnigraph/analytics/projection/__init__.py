@@ -1,15 +1,22 @@
 """Which part of a graph an algorithm looks at, and that part as arrays."""
 
 from omnigraph.analytics.projection.projected_graph import (
+    NumberedNodes,
     ProjectedGraph,
     ProjectedNodes,
     Projector,
     count_stored_edges,
+    evaluate_condition,
     find_wrong_weights,
+    has_numbers,
+    join_ids,
     load_projection,
     number_nodes,
     refuse_beyond,
     refuse_weights,
+    take_ids,
+    take_types,
+    to_numbers,
 )
 from omnigraph.analytics.projection.spec import (
     ProjectedEdges,
@@ -20,6 +27,7 @@ from omnigraph.analytics.projection.spec import (
 )
 
 __all__ = [
+    "NumberedNodes",
     "ProjectedEdges",
     "ProjectedGraph",
     "ProjectedNodes",
@@ -27,11 +35,17 @@ __all__ = [
     "ProjectionSpec",
     "Projector",
     "count_stored_edges",
+    "evaluate_condition",
     "find_wrong_weights",
+    "has_numbers",
+    "join_ids",
     "load_projection",
     "make_spec",
     "number_nodes",
     "plan_projection",
     "refuse_beyond",
     "refuse_weights",
+    "take_ids",
+    "take_types",
+    "to_numbers",
 ]

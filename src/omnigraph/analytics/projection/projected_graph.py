@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, Protocol, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from omnigraph.analytics.kernels import BlockEngine, NumberedGraph, Numbers
 from omnigraph.analytics.projection.spec import ProjectedEdges, ProjectionPlan
+from omnigraph.analytics.result_rows import RowsMaker
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import NotFound, ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
@@ -37,12 +39,46 @@ from omnigraph.storage.filters import Condition
 
 LARGEST: Final = 2**31 - 1
 """Positions have 32 bits."""
+_MOST_TEXT: Final = 2**31 - 1
+"""In bytes: beyond it, Arrow needs 64-bit offsets."""
 _SHOWN: Final = 5
+
+
+class NumberedNodes(Protocol):
+    """The nodes of one type in a projection, numbered by id from ``first`` on. Places count them from 0."""
+
+    @property
+    def type(self) -> NodeType:
+        """Their type."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """The number of the first of them; the others follow."""
+        ...
+
+    def load_ids(self) -> Values:
+        """Return all ids, in the order of the numbers."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take_ids(self, places: Positions) -> Values:
+        """Return the ids at some places."""
+        ...
+
+    def locate(self, ids: pa.StringArray) -> Positions:
+        """Return the number of each id, -1 if the projection does not have it."""
+        ...
+
+    def read_numbers(self, property_: str) -> Numbers:
+        """Return a property as numbers, not a number where it is null or the type does not have it."""
+        ...
 
 
 @dataclass(frozen=True)
 class ProjectedNodes:
-    """The nodes of one type in a projection. ``order`` has their rows in the table, sorted by id."""
+    """The nodes of one type, numbered in this process. ``order`` has their rows in the table, sorted by id."""
 
     type: NodeType
     table: FullTable
@@ -51,17 +87,31 @@ class ProjectedNodes:
     """The number of the first of them; the others follow."""
 
     @cached_property
-    def ids(self) -> Values:
-        """The ids, in the order of the numbers."""
+    def _ids(self) -> Values:
         return self.table.load_column("id").take(self.order)
+
+    def load_ids(self) -> Values:
+        """Return all ids, in the order of the numbers."""
+        return self._ids
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def take_ids(self, places: Positions) -> Values:
+        """Return the ids at some places."""
+        return self._ids.take(places)
+
+    def locate(self, ids: pa.StringArray) -> Positions:
+        """Return the number of each id, -1 if the projection does not have it."""
+        rows = self.table.locate(ids)
+        numbers = self.number_rows()
+        return np.where(rows >= 0, numbers[rows] if len(numbers) else -1, -1).astype(np.int64)
 
     def read_numbers(self, property_: str) -> Numbers:
         """Return a property as numbers, not a number where it is null or the type does not have it."""
-        declared = self.type.properties.get(property_)
-        if declared is None or not declared.type.is_number or declared.type.is_list:
+        if not has_numbers(self.type, property_):
             return np.full(len(self.order), np.nan)
-        values = self.table.load_column(property_).take(self.order).cast(pa.float64())
-        return compute("coalesce", values, pa.scalar(float("nan"))).to_numpy(zero_copy_only=False)
+        return to_numbers(self.table.load_column(property_).take(self.order))
 
     def number_rows(self) -> CompactPositions:
         """Return the number of each row of the table, -1 for one that is not in the projection."""
@@ -70,13 +120,27 @@ class ProjectedNodes:
         return numbers
 
 
+def has_numbers(type_: NodeType, property_: str) -> bool:
+    """Whether a type has a property with one number for each node."""
+    declared = type_.properties.get(property_)
+    return declared is not None and declared.type.is_number and not declared.type.is_list
+
+
+def to_numbers(values: Values) -> Numbers:
+    """Return values as numbers, not a number where they are null."""
+    found = compute("coalesce", values.cast(pa.float64()), pa.scalar(float("nan")))
+    return found.to_numpy(zero_copy_only=False)
+
+
 @dataclass(frozen=True)
 class ProjectedGraph:
     """A projection as arrays, and what the numbers of its nodes stand for."""
 
-    nodes: tuple[ProjectedNodes, ...]
+    nodes: tuple[NumberedNodes, ...]
     engine: BlockEngine
     engine_name: str = "local"
+    make_rows: RowsMaker | None = None
+    """Makes the rows of a result where the ids are not in this process."""
 
     @property
     def num_nodes(self) -> int:
@@ -96,15 +160,13 @@ class ProjectedGraph:
     @cached_property
     def types(self) -> pa.StringArray:
         """The type of each node."""
-        parts = [pa.repeat(part.type.name, len(part.order)) for part in self.nodes]
+        parts = [pa.repeat(part.type.name, len(part)) for part in self.nodes]
         return pa.concat_arrays([pa.array([], pa.string()), *parts])
 
     @cached_property
     def ids(self) -> Values:
         """The id of each node."""
-        parts = [part.ids for part in self.nodes]
-        kind = pa.large_string() if any(pa.types.is_large_string(part.type) for part in parts) else pa.string()
-        return pa.concat_arrays([cast("Values", pa.array([], kind)), *(part.cast(kind) for part in parts)])
+        return join_ids([part.load_ids() for part in self.nodes])
 
     def read_numbers(self, property_: str) -> Numbers:
         """Return a property of all nodes as numbers, not a number where it is null or the type does not have it."""
@@ -117,8 +179,7 @@ class ProjectedGraph:
         for part in self.nodes:
             mine = [at for at, (node, _) in enumerate(pairs) if node is part.type]
             ids = pa.array([pairs[at][1] for at in mine], pa.string())
-            rows = part.table.locate(ids)
-            found[mine] = np.where(rows >= 0, part.number_rows()[rows] if len(part.table) else -1, -1)
+            found[mine] = part.locate(ids)
         missing = [f"{pairs[at][0].name} '{pairs[at][1]}'" for at in np.flatnonzero(found < 0)]
         if missing:
             more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
@@ -144,6 +205,40 @@ class ProjectedGraph:
             f"{name} holds {given!r}",
             hint=f'give a type and an id, such as ("{first}", "a"): types are {", ".join(types)}',
         )
+
+
+def take_types(nodes: Sequence[NumberedNodes], numbers: Positions) -> Values:
+    """Return the types of some nodes of a projection."""
+    return cast("Values", pa.array([part.type.name for part in nodes], pa.string())).take(_find_owners(nodes, numbers))
+
+
+def take_ids(nodes: Sequence[NumberedNodes], numbers: Positions) -> Values:
+    """Return the ids of some nodes of a projection."""
+    owners = _find_owners(nodes, numbers)
+    arranged = np.argsort(owners, kind="stable")
+    bounds = np.searchsorted(owners[arranged], np.arange(len(nodes) + 1))
+    parts = [
+        part.take_ids(numbers[arranged[begin:end]] - part.first)
+        for part, (begin, end) in zip(nodes, pairwise(bounds.tolist()), strict=True)
+        if begin < end
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    places = np.empty(len(arranged), np.int64)
+    places[arranged] = np.arange(len(arranged))
+    return join_ids(parts).take(places)
+
+
+def _find_owners(nodes: Sequence[NumberedNodes], numbers: Positions) -> Positions:
+    """Return which of the types each node has. One without nodes begins where the next one does."""
+    return np.searchsorted(np.array([part.first for part in nodes], np.int64), numbers, "right") - 1
+
+
+def join_ids(parts: Sequence[Values]) -> Values:
+    """Concatenate ids, with 64-bit offsets if a part has them or all together are too large for 32 bits."""
+    is_large = any(pa.types.is_large_string(part.type) for part in parts) or sum(p.nbytes for p in parts) > _MOST_TEXT
+    kind = pa.large_string() if is_large else pa.string()
+    return pa.concat_arrays([cast("Values", pa.array([], kind)), *(part.cast(kind) for part in parts)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +318,15 @@ def evaluate_conditions(table: FullTable, conditions: Iterable[Condition]) -> np
     for condition in conditions:
         check_deadline()
         rows = pa.table({column: table.load_column(column) for column in condition.columns})
-        found = cast("Values | pa.ChunkedArray[pa.BooleanScalar]", condition.evaluate(rows))
-        chunks = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-        mask &= to_bool_array(cast("Values", chunks))
+        mask &= evaluate_condition(rows, condition)
     return mask
+
+
+def evaluate_condition(rows: pa.Table, condition: Condition) -> npt.NDArray[np.bool_]:
+    """Return for each row whether it satisfies a condition."""
+    found = cast("Values | pa.ChunkedArray[pa.BooleanScalar]", condition.evaluate(rows))
+    chunks = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return to_bool_array(cast("Values", chunks))
 
 
 # --------------------------------------------------------------------------------------------- edges
@@ -238,7 +338,7 @@ def _read_edges(
     numbers = {part.type.name: part.number_rows() for part in nodes}
     parts = [_read_edge_type(snapshot, catalog, plan, edges, numbers, cache) for edges in plan.edges]
     refuse_beyond(sum(len(begins) for begins, _, _ in parts), "edges")
-    count = nodes[-1].first + len(nodes[-1].order) if nodes else 0
+    count = nodes[-1].first + len(nodes[-1]) if nodes else 0
     weights = None if plan.weight is None else np.concatenate([np.zeros(0), *(part for _, _, part in parts)])
     return NumberedGraph(
         count,
@@ -301,7 +401,7 @@ def read_weights(table: FullTable, edge: EdgeType, weight: str, rows: Positions 
 
 def find_wrong_weights(values: Values) -> tuple[Numbers, Positions]:
     """Return weights as numbers, and the places of those that are null, negative or not finite."""
-    numbers = compute("coalesce", values.cast(pa.float64()), pa.scalar(float("nan"))).to_numpy(zero_copy_only=False)
+    numbers = to_numbers(values)
     return numbers, np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
 
 

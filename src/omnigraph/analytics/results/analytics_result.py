@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.analytics.result_rows import ResultRows, find_column_type
 from omnigraph.analytics.results.algorithms import ALGORITHMS
 from omnigraph.analytics.results.pair_writes import PairWrite, write_pairs
 from omnigraph.analytics.results.provenance import Provenance
+from omnigraph.analytics.results.table_rows import TableRows
 from omnigraph.analytics.results.write_back import ColumnWrite, Destination, WriteTarget, write_column
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
@@ -20,7 +21,6 @@ from omnigraph.manifest.references import Reference
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.result import Result
 from omnigraph.read.rows import to_json_rows
-from omnigraph.storage.columns import column_of
 from omnigraph.write.load import LoadResult
 
 
@@ -33,12 +33,11 @@ class AnalyticsResult(Result):
     """
 
     def __init__(
-        self, provenance: Provenance, table: pa.Table, target: WriteTarget, *, branch: str, commit: Commit | None
+        self, provenance: Provenance, rows: ResultRows, target: WriteTarget, *, branch: str, commit: Commit | None
     ) -> None:
-        super().__init__(
-            provenance.algorithm, table.schema, lambda: iter(table.to_batches()), branch=branch, commit=commit
-        )
+        super().__init__(provenance.algorithm, rows.schema, rows.read_batches, branch=branch, commit=commit)
         self.provenance = provenance
+        self._stored = rows
         self._target = target
         self.timeout: Timeout = None
 
@@ -46,6 +45,11 @@ class AnalyticsResult(Result):
     def algorithm(self) -> str:
         """The name of the algorithm."""
         return self.provenance.algorithm
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows. None is read for it."""
+        return self._stored.num_rows
 
     @property
     def values(self) -> list[str]:
@@ -60,19 +64,16 @@ class AnalyticsResult(Result):
                 "the result was computed without Spark",
                 hint="use to_pandas() or to_arrow(), or graph.spark().analytics",
             )
-        return self._target.make_frame(self.to_arrow())
+        return self._stored.make_frame(self._target.make_frame)
 
     def top(self, count: int = 10, by: str | None = None) -> AnalyticsResult:
         """Return the rows with the largest values of a column, by default the first; equal ones by type and id."""
         if count < 0:
             raise ParameterError(f"count is {count}", hint="give the number of rows")
         column = self._choose_column(by)
-        table = self.to_arrow()
-        if pa.types.is_nested(column_of(table, column).type):
+        if pa.types.is_nested(find_column_type(self._stored, column)):
             raise ParameterError(f"'{column}' has lists, which have no order", hint="take rows by their ids")
-        # Rows are ordered by type and id already, and the sort is stable.
-        order = pc.sort_indices(table, sort_keys=[(column, "descending")]).slice(0, count)
-        top = table.take(order)
+        top = TableRows(self._stored.find_largest(column, count))
         return AnalyticsResult(self.provenance, top, self._target, branch=self.branch, commit=self.commit)
 
     def write(
@@ -112,7 +113,7 @@ class AnalyticsResult(Result):
         if edge is not None:
             pairs = PairWrite(self.to_arrow(), chosen, edge, self.provenance, destination)
             return write_pairs(self._target, pairs)
-        write = ColumnWrite(self.to_arrow(), chosen, cast(str, property), self.provenance, destination)
+        write = ColumnWrite(self._stored, chosen, cast(str, property), self.provenance, destination)
         return write_column(self._target, write)
 
     def _choose_column(self, name: str | None) -> str:

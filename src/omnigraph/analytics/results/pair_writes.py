@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from omnigraph.analytics.results.edited_values import Replaced, refuse_edited
 from omnigraph.analytics.results.provenance import Provenance
+from omnigraph.analytics.results.table_rows import TableRows
 from omnigraph.analytics.results.write_back import (
     Destination,
     WriteTarget,
@@ -67,7 +68,10 @@ def write_pairs(target: WriteTarget, write: PairWrite) -> LoadResult:
         schema = change_schema(target.manifest, text, f"{write.edge} for {write.provenance.algorithm}", write.to.actor)
     given = LoadInput(None, {}, {write.edge: _make_edges(write)}, {}, {}, {}, ignore_bytes)
     key = write.provenance.hash(write.column)
-    return load_result(target.manifest, schema, given, "overwrite", write.provenance, key, [write.edge], write.to)
+    loader = TableRows(write.table).loader
+    return load_result(
+        target.manifest, schema, given, loader, "overwrite", write.provenance, key, [write.edge], write.to
+    )
 
 
 def _find_edge(schema: Schema, write: PairWrite) -> EdgeType | None:

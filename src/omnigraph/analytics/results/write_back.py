@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final, cast
+from typing import Final
 
 import pyarrow as pa
 
+from omnigraph.analytics.result_rows import FrameMaker, ResultLoader, ResultRows, find_column_type
 from omnigraph.analytics.results.edited_values import Replaced, refuse_edited
 from omnigraph.analytics.results.provenance import Provenance, write_trailers
-from omnigraph.analytics.results.values_kept import are_values_kept
 from omnigraph.errors import Json, ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, declare_property
 from omnigraph.language.source import Source
@@ -22,7 +22,6 @@ from omnigraph.manifest.references import Reference, find_branch_point, take_sna
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import require_node_type
-from omnigraph.storage.columns import column_of, compute, to_list
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaChangeOptions, apply_schema
 from omnigraph.write.load import (
@@ -32,7 +31,6 @@ from omnigraph.write.load import (
     LoadOptions,
     LoadResult,
     ignore_bytes,
-    load,
     make_missing_branch_error,
 )
 
@@ -56,8 +54,8 @@ class WriteTarget:
     manifest: Manifest
     actor: str | None = None
     is_writable: bool = True
-    make_frame: Callable[[pa.Table], Any] | None = field(default=None, compare=False)
-    """Makes a DataFrame of Spark of a result, where it was computed for one."""
+    make_frame: FrameMaker | None = field(default=None, compare=False)
+    """Makes a DataFrame of Spark of a table, where results were computed for one."""
 
     def check_writable(self) -> None:
         """Refuse a graph that was opened for reading."""
@@ -83,7 +81,7 @@ class Destination:
 class ColumnWrite:
     """One column of a result, and the property that it becomes."""
 
-    table: pa.Table
+    rows: ResultRows
     column: str
     property_name: str
     provenance: Provenance
@@ -92,7 +90,12 @@ class ColumnWrite:
     @property
     def types(self) -> list[str]:
         """The node types of the rows."""
-        return sorted(cast("list[str]", to_list(column_of(self.table, "type").unique())))
+        return self.rows.types
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the values."""
+        return find_column_type(self.rows, self.column)
 
     @property
     def written(self) -> list[str]:
@@ -102,7 +105,7 @@ class ColumnWrite:
     @property
     def declaration(self) -> str:
         """The line that declares the property."""
-        return f"{self.property_name}: {_type_text(column_of(self.table, self.column).type)}?"
+        return f"{self.property_name}: {_type_text(self.type)}?"
 
 
 def _type_text(type_: pa.DataType) -> str:
@@ -144,7 +147,7 @@ def _find_missing(schema: Schema, write: ColumnWrite) -> list[str]:
 
 def _refuse_unfit(schema: Schema, write: ColumnWrite, types: Sequence[str]) -> None:
     """Refuse a property that cannot hold the values, or that ids are made of."""
-    name, found = write.property_name, column_of(write.table, write.column).type
+    name, found = write.property_name, write.type
     wrong: dict[str, str] = {}
     for node in (require_node_type(schema.catalog, each) for each in types):
         if name in (node.key or ()):
@@ -193,23 +196,20 @@ def change_schema(manifest: Manifest, text: str, message: str, actor: str | None
     return load_current_schema(manifest)
 
 
-def _is_of_type(table: pa.Table, name: str) -> pa.BooleanArray:
-    return cast("pa.BooleanArray", compute("equal", column_of(table, "type"), pa.scalar(name)))
-
-
 def _load_column(manifest: Manifest, schema: Schema, write: ColumnWrite) -> LoadResult:
-    parts = {name: write.table.filter(_is_of_type(write.table, name)) for name in write.types}
     names = {"id": "id", write.column: write.property_name}
-    rows = {name: part.select(list(names)).rename_columns(list(names.values())) for name, part in parts.items()}
+    rows = {name: write.rows.select_nodes(name, names) for name in write.types}
     given = LoadInput(None, rows, {}, {}, {}, {}, ignore_bytes)
     key = write.provenance.hash(write.column)
-    return load_result(manifest, schema, given, "update", write.provenance, key, write.written, write.to)
+    loader = write.rows.loader
+    return load_result(manifest, schema, given, loader, "update", write.provenance, key, write.written, write.to)
 
 
 def load_result(
     manifest: Manifest,
     schema: Schema,
     given: LoadInput,
+    loader: ResultLoader,
     mode: LoadMode,
     provenance: Provenance,
     key: str,
@@ -218,8 +218,8 @@ def load_result(
 ) -> LoadResult:
     """Load the rows of a result as one commit with its provenance, once for each source and ``key``."""
     message = write_trailers(to.message, provenance, to.source.id, written)
-    txn = _choose_txn(manifest, schema, given, f"analytics:{','.join(written)}:{key}", to)
-    result = load(
+    txn = _choose_txn(manifest, schema, given, loader, f"analytics:{','.join(written)}:{key}", to)
+    result = loader.load(
         manifest,
         schema,
         given,
@@ -235,7 +235,9 @@ def load_result(
     return result
 
 
-def _choose_txn(manifest: Manifest, schema: Schema, given: LoadInput, app: str, to: Destination) -> tuple[str, int]:
+def _choose_txn(
+    manifest: Manifest, schema: Schema, given: LoadInput, loader: ResultLoader, app: str, to: Destination
+) -> tuple[str, int]:
     """Return the ``txn`` of a result: that of the commit that wrote it, if its values are still there.
 
     If others took their place since, by another analysis or by hand, the result is written again. By then it is known
@@ -248,7 +250,7 @@ def _choose_txn(manifest: Manifest, schema: Schema, given: LoadInput, app: str, 
     if written is None or written.number != to.source.manifest_version:
         return txn
     now = take_snapshot(manifest, branch, at)
-    if are_values_kept(now, schema.catalog, given):
+    if loader.are_kept(manifest, now, schema.catalog, given):
         again = next((each for each in view.history.list_by_metadata(f"{app}{_AGAIN}") if each.txn is not None), None)
         return txn if again is None or again.txn is None or again.txn[1] != txn[1] else again.txn
     return f"{app}{_AGAIN}{'' if now.commit is None else now.commit.id}", txn[1]
