@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -304,13 +304,14 @@ class SparkGraph:
         from omnigraph.analytics import WriteTarget, project_all
         from omnigraph.spark.analytics import SparkProjector
 
-        projector = SparkProjector(self.session, self.manifest, self._leave_later)
+        projector = SparkProjector(self.session, self.manifest, self._hold)
         target = WriteTarget(self.manifest, self.actor, self.writable, projector.make_frame)
         return project_all(target, None, projector)
 
-    def _leave_later(self, leave: Callable[[], None]) -> None:
-        files = ExitStack()
-        files.callback(leave)
+    def _hold(self, used: object) -> None:
+        """Refer to something until this is closed."""
+        files, held = ExitStack(), [used]
+        files.callback(held.clear)
         self._keep_open(files)
 
     def diff(

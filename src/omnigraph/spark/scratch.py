@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -93,11 +94,19 @@ def create_scratch_folder(manifest: Manifest) -> ScratchFolder:
     return folder
 
 
-def use_named_folder(manifest: Manifest, digest: bytes) -> tuple[ScratchFolder, Callable[[], None]]:
-    """Return the folder of a digest, which others may use at the same time, and a function that leaves it.
+class FolderUse:
+    """One use of a folder that others may use too. It ends when nothing refers to it any more."""
 
-    The last one to leave removes it. A killed process never leaves: what it wrote for the same digest is used, and what
-    it wrote for others is removed, if it ran on this machine.
+    def __init__(self, folder: ScratchFolder, leave: Callable[[], None]) -> None:
+        self.folder = folder
+        weakref.finalize(self, leave)
+
+
+def use_named_folder(manifest: Manifest, digest: bytes) -> FolderUse:
+    """Use the folder of a digest, as others may at the same time. The last one to leave removes it.
+
+    A killed process never leaves: what it wrote for the same digest is used, and what it wrote for others is removed,
+    if it ran on this machine.
     """
     number = int.from_bytes(digest, "big")
     name = "".join(_NAME_DIGITS[number >> 5 * place & 31] for place in range(_NAME_LENGTH))
@@ -109,11 +118,15 @@ def use_named_folder(manifest: Manifest, digest: bytes) -> tuple[ScratchFolder, 
 
     def leave() -> None:
         objects = Objects(folder.location)
-        objects.delete(f"{name}/{own}")
-        if not objects.list(f"{name}/{_USERS}"):
-            remove_scratch_folder(folder)
+        try:
+            objects.delete(f"{name}/{own}")
+            if not objects.list(f"{name}/{_USERS}"):
+                remove_scratch_folder(folder)
+        except OmniGraphError as error:
+            # Nobody waits for the end of a use who could be told.
+            _log.warning("temporary files in %s are not deleted yet: %s", folder.location.join(name), error)
 
-    return folder, leave
+    return FolderUse(folder, leave)
 
 
 def remove_scratch_folder(folder: ScratchFolder) -> None:

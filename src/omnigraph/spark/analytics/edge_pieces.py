@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.analytics import Numbers, ProjectedEdges, ProjectedNodes, find_wrong_weights
+from omnigraph.analytics import Numbers, ProjectedEdges, find_wrong_weights
 from omnigraph.language.schema import NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Cache, Codes, CompactPositions, FullTable, Positions, make_full_table, sort_digits
@@ -85,13 +85,6 @@ def record_type(*, weighted: bool) -> np.dtype[Any]:
     """Return the type of the records of a file. Without a weight, a record is also one number that sorts by its row."""
     ends = [("other", "<i4"), ("row", "<i4")]
     return np.dtype([*ends, ("weight", "<f8")] if weighted else ends)
-
-
-def write_numbers(folder: ScratchFolder, nodes: ProjectedNodes) -> NodeNumbers:
-    """Write the numbers of the nodes of one type, for all tasks."""
-    path = f"numbers-{ULID()}.bin"
-    folder.put(path, nodes.number_rows().tobytes())
-    return NodeNumbers(folder, path, nodes.type, nodes.table.open_table() if len(nodes.table) else None)
 
 
 def bucket_width(num_nodes: int) -> int:

@@ -1,4 +1,4 @@
-"""Load a projection on Spark: its nodes are numbered in the driver's process, its edges are cut up on executors.
+"""Load a projection on Spark: executors number its nodes and cut up its edges.
 
 The folder of a projection is named after the contents of its tables and what it chooses, so that all algorithms of a
 session use the same blocks, and the next session those that a killed one left.
@@ -18,11 +18,9 @@ import pyarrow as pa
 
 from omnigraph.analytics import (
     ProjectedGraph,
-    ProjectedNodes,
     ProjectionPlan,
     count_stored_edges,
     load_projection,
-    number_nodes,
     refuse_beyond,
     refuse_weights,
 )
@@ -31,13 +29,15 @@ from omnigraph.language.schema import Catalog
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import open_full_table, shared_cache
+from omnigraph.read.frames import read_contents, shared_cache
 from omnigraph.read.rows import open_type_rows
 from omnigraph.spark.analytics.edge_joins import cut_by_joins
-from omnigraph.spark.analytics.edge_pieces import EdgeCut, EndOrder, SortedFile, cut_edges, write_numbers
+from omnigraph.spark.analytics.edge_pieces import EdgeCut, EndOrder, SortedFile, cut_edges
+from omnigraph.spark.analytics.node_numbers import StoredNodes, number_stored_nodes
+from omnigraph.spark.analytics.ranged_rows import RangedRows
 from omnigraph.spark.analytics.scratch_blocks import ScratchEngine, StoredEdges
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.scratch import ScratchFolder, use_named_folder
+from omnigraph.spark.scratch import FolderUse, ScratchFolder, use_named_folder
 from omnigraph.spark.sized_frames import MAX_TASK_ROWS
 from omnigraph.write.executor import group_evenly
 
@@ -54,11 +54,11 @@ _log = logging.getLogger("omnigraph")
 
 @dataclass(frozen=True, slots=True)
 class SparkProjector:
-    """Loads projections for algorithms on Spark. ``keep`` is given the removal of each folder that was used."""
+    """Loads projections for algorithms on Spark. ``hold`` refers to each folder that is used, while it is open."""
 
     session: SparkSession
     manifest: Manifest
-    keep: Callable[[Callable[[], None]], object]
+    hold: Callable[[FolderUse], object]
 
     def load(self, snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) -> ProjectedGraph:
         """Return the projection, with edges on executors if there are many of them."""
@@ -67,26 +67,28 @@ class SparkProjector:
             _log.info("the projection has %d edges: the algorithm runs in the driver's process", count)
             local = load_projection(snapshot, catalog, plan)
             return ProjectedGraph(local.nodes, local.engine, "spark-driver")
-        nodes = number_nodes(snapshot, plan)
-        folder, leave = use_named_folder(self.manifest, _name_folder(snapshot, plan, nodes))
-        self.keep(leave)
+        use = use_named_folder(self.manifest, _name_folder(snapshot, plan))
+        self.hold(use)
+        folder = use.folder
         executor = SparkExecutor(self.session, "reading a projection")
+        nodes = number_stored_nodes(executor, use, snapshot, plan)
         edges = _find_edges(folder)
         if edges is None:
             edges = _cut_all(executor, folder, snapshot, plan, nodes)
             folder.put(_INDEX, orjson.dumps(asdict(edges)))
-        return ProjectedGraph(nodes, ScratchEngine(executor, folder, edges), "spark")
+        engine = ScratchEngine(executor, folder, edges)
+        return ProjectedGraph(nodes, engine, "spark", partial(RangedRows, executor, nodes))
 
     def make_frame(self, table: pa.Table) -> DataFrame:
         """Return a result as a DataFrame."""
         return self.session.createDataFrame(table)
 
 
-def _name_folder(snapshot: Snapshot, plan: ProjectionPlan, nodes: tuple[ProjectedNodes, ...]) -> bytes:
+def _name_folder(snapshot: Snapshot, plan: ProjectionPlan) -> bytes:
     """Return a digest of everything that the edges and their numbers depend on."""
     cache = shared_cache()
-    contents = [part.table.contents for part in nodes]
-    contents += [open_full_table(snapshot, each.type.table_key, each.type, cache).contents for each in plan.edges]
+    types = [*(node for node, _ in plan.nodes), *(each.type for each in plan.edges)]
+    contents = [read_contents(snapshot, each.table_key, cache) for each in types]
     told = [orjson.dumps(plan.to_json(), option=orjson.OPT_SORT_KEYS), *(each.digest for each in contents)]
     return blake2b(b"\0".join(told), digest_size=20).digest()
 
@@ -113,11 +115,11 @@ def _cut_all(
     folder: ScratchFolder,
     snapshot: Snapshot,
     plan: ProjectionPlan,
-    nodes: tuple[ProjectedNodes, ...],
+    nodes: tuple[StoredNodes, ...],
 ) -> StoredEdges:
     """Cut the edges of all types; refuse weights that are none, as the projection of one process does."""
-    count = nodes[-1].first + len(nodes[-1].order) if nodes else 0
-    numbers = {part.type.name: write_numbers(folder, part) for part in nodes}
+    count = sum(len(part) for part in nodes)
+    numbers = {part.type.name: part.row_numbers for part in nodes}
     files: list[SortedFile] = []
     for edges in plan.edges:
         check_deadline()
