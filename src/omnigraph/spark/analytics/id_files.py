@@ -6,6 +6,7 @@ Whoever knows the first id of each piece finds an id, and whoever knows a place 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, cast
 
@@ -42,6 +43,12 @@ class IdFile:
         """Return the range of pieces that may have ids from ``low`` on and below ``high``."""
         first = 0 if low is None else max(0, bisect_right(self.lows, low) - 1)
         return first, len(self.lows) if high is None else bisect_left(self.lows, high)
+
+    def group_pieces(self, most: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of pieces with about so many ids each."""
+        step = max(1, most * len(self.lows) // max(1, len(self)))
+        for begin in range(0, len(self.lows), step):
+            yield begin, min(begin + step, len(self.lows))
 
     def read(self, folder: ScratchFolder, schema: pa.Schema, pieces: tuple[int, int]) -> pa.Table:
         """Read a range of pieces."""

@@ -20,7 +20,7 @@ from omnigraph.analytics import FrameMaker, ResultLoader, rank_values, take_ids,
 from omnigraph.deadlines import check_deadline
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
-from omnigraph.spark.analytics.id_files import IdFile, dump_batch, find_places, read_messages
+from omnigraph.spark.analytics.id_files import IDS, IdFile, dump_batch, find_places, read_messages
 from omnigraph.spark.analytics.kept_frames import are_frames_kept
 from omnigraph.spark.analytics.node_numbers import StoredNodes
 from omnigraph.spark.executor import SparkExecutor
@@ -32,7 +32,8 @@ from omnigraph.storage.columns import Values, column_of, take_where
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_BATCH_ROWS: Final = 65_536
+BATCH_ROWS: Final = 65_536
+"""How many rows are made at a time, about."""
 _NAMES: Final = pa.schema([pa.field("number", pa.int64()), pa.field("id", pa.large_string())])
 
 
@@ -77,30 +78,40 @@ class _RowLayout:
     """The number of the first node of each type."""
 
     def make(self, part: _RowRange, values: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range."""
-        columns: dict[str, Values] = {name: column_of(values, name) for name in values.column_names}
-        columns["type"] = cast("Values", pa.repeat(part.type_name, len(part.ids)))
-        if "id" in self.schema.names:
-            columns["id"] = part.ids.read_ids(self.folder)
-        if self.groups is not None:
-            numbers = columns[self.groups].to_numpy()
-            columns[f"{self.groups}_type"] = self._take_types(numbers)
-            columns[f"{self.groups}_id"] = self._take_ids(part, numbers)
-        rows = pa.table({name: columns[name] for name in self.schema.names})
-        for batch in rows.to_batches(_BATCH_ROWS):
-            # Ids of a whole range may need 64-bit offsets.
-            yield batch.cast(self.schema)
+        """Yield the rows of a range, some pieces of its ids at a time."""
+        names = self._read_names(part)
+        for pieces in part.ids.group_pieces(BATCH_ROWS):
+            begin, end = (part.ids.begins[piece] for piece in pieces)
+            some = values.slice(begin, end - begin)
+            columns: dict[str, Values] = {name: column_of(some, name) for name in some.column_names}
+            columns["type"] = cast("Values", pa.repeat(part.type_name, end - begin))
+            if "id" in self.schema.names:
+                columns["id"] = column_of(part.ids.read(self.folder, IDS, pieces), "id")
+            if self.groups is not None:
+                numbers = columns[self.groups].to_numpy()
+                columns[f"{self.groups}_type"] = self._take_types(numbers)
+                columns[f"{self.groups}_id"] = _take_names(names, numbers)
+            chosen = zip(self.schema.names, self.schema.types, strict=True)
+            arrays = [columns[name].cast(type_) for name, type_ in chosen]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _take_types(self, numbers: Positions) -> Values:
         parts, _ = find_places(np.array(self.firsts, np.int64), numbers)
         return take_where(cast("Values", pa.array(self.types, pa.string())), np.where(numbers < 0, -1, parts))
 
-    def _take_ids(self, part: _RowRange, numbers: Positions) -> Values:
+    def _read_names(self, part: _RowRange) -> pa.Table:
+        """Read the ids that groups need in a range, by their numbers."""
+        if self.groups is None:
+            return _NAMES.empty_table()
         found = [read_messages(self.folder.get_range(path, begin, end), _NAMES, 1) for path, begin, end in part.names]
-        names = pa.concat_tables([_NAMES.empty_table(), *found])
         # Files are in the order of the numbers, and each has its own in order.
-        places = np.searchsorted(column_of(names, "number").to_numpy(), numbers)
-        return take_where(column_of(names, "id"), np.where(numbers < 0, -1, places))
+        return pa.concat_tables([_NAMES.empty_table(), *found]).combine_chunks()
+
+
+def _take_names(names: pa.Table, numbers: Positions) -> Values:
+    """Return the ids of some numbers, null where one is negative."""
+    places = np.searchsorted(column_of(names, "number").to_numpy(), numbers)
+    return take_where(column_of(names, "id"), np.where(numbers < 0, -1, places))
 
 
 @dataclass(frozen=True)
