@@ -37,7 +37,7 @@ from omnigraph.analytics.projection import (
     take_types,
     to_numbers,
 )
-from omnigraph.analytics.result_rows import FrameMaker, ResultLoader, ResultRows, rank_values
+from omnigraph.analytics.result_rows import FrameMaker, ResultRows, RowSelection, find_column_type, rank_values
 from omnigraph.analytics.results import (
     ALGORITHMS,
     Algorithm,
@@ -68,13 +68,14 @@ __all__ = [
     "ProjectionPlan",
     "Projector",
     "Provenance",
-    "ResultLoader",
     "ResultRows",
+    "RowSelection",
     "Side",
     "State",
     "WriteTarget",
     "count_stored_edges",
     "evaluate_condition",
+    "find_column_type",
     "find_wrong_weights",
     "has_numbers",
     "join_ids",

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.schema import Catalog, Schema
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.manifest.handle import Manifest
-from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Values
-from omnigraph.write.commit import CommitOptions
-from omnigraph.write.load import LoadInput, LoadOptions, LoadResult, TableInput
 
 FrameMaker: TypeAlias = Callable[[pa.Table], Any]
 """Makes a DataFrame of Spark of a table."""
 
 
 @dataclass(frozen=True, slots=True)
-class ResultLoader:
-    """How the rows of a result are written to a graph, and compared with what it has."""
+class RowSelection:
+    """Some rows and columns of a result, which are made anew each time they are read."""
 
-    load: Callable[[Manifest, Schema, LoadInput, LoadOptions, CommitOptions], LoadResult]
-    are_kept: Callable[[Manifest, Snapshot, Catalog, LoadInput], bool]
-    """Whether a snapshot has the given values already."""
+    schema: pa.Schema
+    num_rows: int
+    read: Callable[[], Iterator[pa.RecordBatch]] = field(repr=False)
+
+    def open(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream, for a load."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.read())
+
+
+def select_table(table: pa.Table) -> RowSelection:
+    """Return the rows of a table."""
+    return RowSelection(table.schema, table.num_rows, lambda: iter(table.to_batches()))
 
 
 class ResultRows(Protocol):
@@ -47,11 +52,6 @@ class ResultRows(Protocol):
         """The types that the nodes of the rows have, sorted."""
         ...
 
-    @property
-    def loader(self) -> ResultLoader:
-        """Writes what :meth:`select_nodes` returns."""
-        ...
-
     def read_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
         ...
@@ -60,8 +60,8 @@ class ResultRows(Protocol):
         """Return the rows with the largest values of a column, equal ones in their order."""
         ...
 
-    def select_nodes(self, type_name: str, columns: Mapping[str, str]) -> TableInput:
-        """Return some columns of the rows of one type, with new names, for a load."""
+    def select_nodes(self, type_name: str, columns: Mapping[str, str]) -> RowSelection:
+        """Return some columns of the rows of one type, with new names."""
         ...
 
     def make_frame(self, make: FrameMaker) -> Any:

@@ -7,9 +7,10 @@ from typing import cast
 import orjson
 import pyarrow as pa
 
+from omnigraph.analytics.result_rows import select_table
 from omnigraph.analytics.results.edited_values import Replaced, refuse_edited
 from omnigraph.analytics.results.provenance import Provenance
-from omnigraph.analytics.results.table_rows import TableRows
+from omnigraph.analytics.results.values_kept import SelectedValues
 from omnigraph.analytics.results.write_back import (
     Destination,
     WriteTarget,
@@ -22,7 +23,7 @@ from omnigraph.language.schema import EdgeType, Schema
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.write.load import LoadInput, LoadResult, ignore_bytes
+from omnigraph.write.load import LoadResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,9 @@ def write_pairs(target: WriteTarget, write: PairWrite) -> LoadResult:
     if edge is None:
         text = f"{schema.text.rstrip()}\n\n{write.declaration}\n"
         schema = change_schema(target.manifest, text, f"{write.edge} for {write.provenance.algorithm}", write.to.actor)
-    given = LoadInput(None, {}, {write.edge: _make_edges(write)}, {}, {}, {}, ignore_bytes)
+    values = SelectedValues({}, {write.edge: select_table(_make_edges(write))})
     key = write.provenance.hash(write.column)
-    loader = TableRows(write.table).loader
-    return load_result(
-        target.manifest, schema, given, loader, "overwrite", write.provenance, key, [write.edge], write.to
-    )
+    return load_result(target.manifest, schema, values, "overwrite", write.provenance, key, [write.edge], write.to)
 
 
 def _find_edge(schema: Schema, write: PairWrite) -> EdgeType | None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
-from omnigraph.analytics.result_rows import FrameMaker, ResultLoader, rank_values
-from omnigraph.analytics.results.values_kept import are_values_kept
+from omnigraph.analytics.result_rows import FrameMaker, RowSelection, rank_values, select_table
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import column_of, compute, to_list
-from omnigraph.write.load import load
-
-_LOADER: Final = ResultLoader(load, lambda _, snapshot, catalog, given: are_values_kept(snapshot, catalog, given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +33,6 @@ class TableRows:
         """The types that the nodes of the rows have, sorted."""
         return sorted(cast("list[str]", to_list(column_of(self.table, "type").unique())))
 
-    @property
-    def loader(self) -> ResultLoader:
-        """Loads in this process."""
-        return _LOADER
-
     def read_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
         return iter(self.table.to_batches())
@@ -50,10 +41,10 @@ class TableRows:
         """Return the rows with the largest values of a column, equal ones in their order."""
         return self.table.take(rank_values(self.table, column).slice(0, count))
 
-    def select_nodes(self, type_name: str, columns: Mapping[str, str]) -> pa.Table:
+    def select_nodes(self, type_name: str, columns: Mapping[str, str]) -> RowSelection:
         """Return some columns of the rows of one type, with new names."""
         mask = cast("pa.BooleanArray", compute("equal", column_of(self.table, "type"), pa.scalar(type_name)))
-        return self.table.filter(mask).select(list(columns)).rename_columns(list(columns.values()))
+        return select_table(self.table.filter(mask).select(list(columns)).rename_columns(list(columns.values())))
 
     def make_frame(self, make: FrameMaker) -> Any:
         """Return the rows as a DataFrame of Spark."""

@@ -8,9 +8,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from omnigraph.analytics.result_rows import FrameMaker, ResultLoader, ResultRows, find_column_type
+from omnigraph.analytics.result_rows import FrameMaker, ResultRows, find_column_type
 from omnigraph.analytics.results.edited_values import Replaced, refuse_edited
 from omnigraph.analytics.results.provenance import Provenance, write_trailers
+from omnigraph.analytics.results.values_kept import SelectedValues, are_values_kept
 from omnigraph.errors import Json, ParameterError, ReadOnly
 from omnigraph.language.schema import Schema, declare_property
 from omnigraph.language.source import Source
@@ -26,11 +27,10 @@ from omnigraph.write.commit import CommitOptions
 from omnigraph.write.evolve import SchemaChangeOptions, apply_schema
 from omnigraph.write.load import (
     ARROW_VALUES,
-    LoadInput,
     LoadMode,
     LoadOptions,
     LoadResult,
-    ignore_bytes,
+    load,
     make_missing_branch_error,
 )
 
@@ -199,17 +199,16 @@ def change_schema(manifest: Manifest, text: str, message: str, actor: str | None
 def _load_column(manifest: Manifest, schema: Schema, write: ColumnWrite) -> LoadResult:
     names = {"id": "id", write.column: write.property_name}
     rows = {name: write.rows.select_nodes(name, names) for name in write.types}
-    given = LoadInput(None, rows, {}, {}, {}, {}, ignore_bytes)
     key = write.provenance.hash(write.column)
-    loader = write.rows.loader
-    return load_result(manifest, schema, given, loader, "update", write.provenance, key, write.written, write.to)
+    return load_result(
+        manifest, schema, SelectedValues(rows, {}), "update", write.provenance, key, write.written, write.to
+    )
 
 
 def load_result(
     manifest: Manifest,
     schema: Schema,
-    given: LoadInput,
-    loader: ResultLoader,
+    values: SelectedValues,
     mode: LoadMode,
     provenance: Provenance,
     key: str,
@@ -218,11 +217,11 @@ def load_result(
 ) -> LoadResult:
     """Load the rows of a result as one commit with its provenance, once for each source and ``key``."""
     message = write_trailers(to.message, provenance, to.source.id, written)
-    txn = _choose_txn(manifest, schema, given, loader, f"analytics:{','.join(written)}:{key}", to)
-    result = loader.load(
+    txn = _choose_txn(manifest, schema, values, f"analytics:{','.join(written)}:{key}", to)
+    result = load(
         manifest,
         schema,
-        given,
+        values.to_input(),
         LoadOptions(mode, from_branch=to.from_),
         CommitOptions(to.branch, actor=to.actor, message=message, txn=txn),
     )
@@ -236,7 +235,7 @@ def load_result(
 
 
 def _choose_txn(
-    manifest: Manifest, schema: Schema, given: LoadInput, loader: ResultLoader, app: str, to: Destination
+    manifest: Manifest, schema: Schema, values: SelectedValues, app: str, to: Destination
 ) -> tuple[str, int]:
     """Return the ``txn`` of a result: that of the commit that wrote it, if its values are still there.
 
@@ -250,7 +249,7 @@ def _choose_txn(
     if written is None or written.number != to.source.manifest_version:
         return txn
     now = take_snapshot(manifest, branch, at)
-    if loader.are_kept(manifest, now, schema.catalog, given):
+    if are_values_kept(now, schema.catalog, values):
         again = next((each for each in view.history.list_by_metadata(f"{app}{_AGAIN}") if each.txn is not None), None)
         return txn if again is None or again.txn is None or again.txn[1] != txn[1] else again.txn
     return f"{app}{_AGAIN}{'' if now.commit is None else now.commit.id}", txn[1]

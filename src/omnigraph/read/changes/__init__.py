@@ -8,6 +8,7 @@ from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges, compute
 from omnigraph.read.changes.entity_history import EntityRevision, read_entity_history
 from omnigraph.read.changes.equality import compare_values
 from omnigraph.read.changes.feed import BEGINNING, NOW, ChangeBlock, Changes, follow_changes, take_baseline
+from omnigraph.read.changes.id_ranges import RowStream, group_by_id_range
 
 __all__ = [
     "BASELINE_HINT",
@@ -24,6 +25,7 @@ __all__ = [
     "EntityChange",
     "EntityRevision",
     "Op",
+    "RowStream",
     "TypeChanges",
     "compare_sides",
     "compare_values",
@@ -31,6 +33,7 @@ __all__ = [
     "find_changed_tables",
     "find_table_candidates",
     "follow_changes",
+    "group_by_id_range",
     "read_changes",
     "read_diff_records",
     "read_entity_history",

@@ -10,21 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.analytics import FrameMaker, ResultLoader, rank_values, take_ids, take_types
+from omnigraph.analytics import FrameMaker, RowSelection, find_column_type, rank_values, take_ids, take_types
 from omnigraph.deadlines import check_deadline
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Positions
 from omnigraph.spark.analytics.id_files import IDS, IdFile, dump_batch, find_places, read_messages
-from omnigraph.spark.analytics.kept_frames import are_frames_kept
 from omnigraph.spark.analytics.node_numbers import StoredNodes
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.load import load
 from omnigraph.spark.scratch import ScratchFolder
 from omnigraph.spark.source import arrow_schema_of, to_spark
 from omnigraph.storage.columns import Values, column_of, take_where
@@ -122,10 +120,8 @@ class RangedRows:
     nodes: tuple[StoredNodes, ...]
     values: Mapping[str, Values] = field(repr=False)
     groups: str | None
-    _stored: dict[tuple[int, tuple[str, ...]], _RowRange] = field(
-        default_factory=dict[tuple[int, tuple[str, ...]], _RowRange], repr=False
-    )
-    """The ranges whose values are in files, by their first number and their columns."""
+    _stored: dict[int, _RowRange] = field(default_factory=dict[int, _RowRange], repr=False)
+    """The ranges whose values are in files, by their first number."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -150,20 +146,20 @@ class RangedRows:
         return sorted(part.type.name for part in self.nodes if len(part))
 
     @property
-    def loader(self) -> ResultLoader:
-        """Loads on executors."""
-        return ResultLoader(partial(load, self.executor.session), partial(are_frames_kept, self.executor))
-
-    @property
     def _folder(self) -> ScratchFolder:
         return self.nodes[0].folder
 
     def read_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, one range of nodes after the other."""
-        form = self._choose(self.schema.names)
+        return self._read(self.schema.names, None)
+
+    def _read(self, columns: Sequence[str], type_name: str | None) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of all rows, or of those of one type."""
+        form = self._choose(columns)
         for part in self._list_ranges(form):
-            check_deadline()
-            yield from form.make(part, self._cut_values(form, part))
+            if type_name in (None, part.type_name):
+                check_deadline()
+                yield from form.make(part, self._cut_values(form, part))
 
     def find_largest(self, column: str, count: int) -> pa.Table:
         """Return the rows with the largest values of a column, equal ones in their order. Only theirs are named."""
@@ -188,26 +184,29 @@ class RangedRows:
         columns = zip(found, self.schema.types, strict=True)
         return pa.Table.from_arrays([column.cast(type_) for column, type_ in columns], schema=self.schema)
 
-    def select_nodes(self, type_name: str, columns: Mapping[str, str]) -> DataFrame:
-        """Return some columns of the rows of one type, with new names, as a DataFrame."""
-        return self._make_frame(list(columns), type_name).toDF(*columns.values())
+    def select_nodes(self, type_name: str, columns: Mapping[str, str]) -> RowSelection:
+        """Return some columns of the rows of one type, with new names."""
+        schema = pa.schema([pa.field(new, find_column_type(self, name)) for name, new in columns.items()])
+        count = sum(len(part) for part in self.nodes if part.type.name == type_name)
 
-    def make_frame(self, make: FrameMaker) -> Any:  # noqa: ARG002  no table is made
+        def read() -> Iterator[pa.RecordBatch]:
+            for batch in self._read(list(columns), type_name):
+                yield pa.RecordBatch.from_arrays([column_of(batch, name) for name in columns], schema=schema)
+
+        return RowSelection(schema, count, read)
+
+    def make_frame(self, make: FrameMaker) -> DataFrame:  # noqa: ARG002  no table is made
         """Return the rows as a DataFrame, which reads the files of the folder."""
-        return self._make_frame(self.schema.names, None)
-
-    def _make_frame(self, columns: Sequence[str], type_name: str | None) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        form = self._choose(columns)
-        chosen = [part for part in self._list_ranges(form) if type_name in (None, part.type_name)]
-        parts = [self._store_values(form, part) for part in chosen]
+        form = self._choose(self.schema.names)
+        parts = [self._store_values(form, part) for part in self._list_ranges(form)]
         schema = from_arrow_schema(form.schema)
         executor = self.executor.doing("reading a result")
         if not parts:
             return executor.session.createDataFrame([], schema)
-        make = executor.map_many if executor.can_map_many else executor.map_items
-        return make(partial(_read_rows, form, arrow_schema_of(schema)), parts, schema)
+        run = executor.map_many if executor.can_map_many else executor.map_items
+        return run(partial(_read_rows, form, arrow_schema_of(schema)), parts, schema)
 
     def _choose(self, columns: Sequence[str]) -> _RowLayout:
         """Return how some columns are made."""
@@ -261,13 +260,12 @@ class RangedRows:
 
     def _store_values(self, form: _RowLayout, part: _RowRange) -> _RowRange:
         """Write the values of a range for tasks, unless they are written already."""
-        key = part.first, tuple(form.schema.names)
-        if key not in self._stored:
+        if part.first not in self._stored:
             check_deadline()
             path = f"result-{ULID()}.bin"
             self._folder.put(path, dump_batch(self._cut_values(form, part)))
-            self._stored[key] = replace(part, values=path)
-        return self._stored[key]
+            self._stored[part.first] = replace(part, values=path)
+        return self._stored[part.first]
 
 
 # --------------------------------------------------------------------------------------------- on executors
