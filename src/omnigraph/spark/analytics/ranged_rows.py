@@ -19,7 +19,7 @@ from ulid import ULID
 from omnigraph.analytics import FrameMaker, RowSelection, find_column_type, rank_values, take_ids, take_types
 from omnigraph.deadlines import check_deadline
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.frames import Positions
+from omnigraph.read.frames import Positions, sort_distinct
 from omnigraph.spark.analytics.id_files import IDS, IdFile, dump_batch, find_places, read_messages
 from omnigraph.spark.analytics.node_numbers import StoredNodes
 from omnigraph.spark.executor import SparkExecutor
@@ -278,7 +278,7 @@ def _write_names(folder: ScratchFolder, path: str, starts: Sequence[int], part: 
     bodies: list[bytes] = []
     for begin, end in pairwise(starts):
         own = groups[begin:end]
-        numbers = np.unique(own[(own >= part.first) & (own < part.end)]).astype(np.int64)
+        numbers = sort_distinct(own[(own >= part.first) & (own < part.end)].astype(np.int64))
         rows = pa.Table.from_arrays([pa.array(numbers), ids.take(numbers - part.first)], schema=_NAMES)
         bodies.append(dump_batch(rows))
     name = f"names-{ULID()}.bin"
