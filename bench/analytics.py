@@ -8,9 +8,10 @@ of executors are compared with one process that reads the tables too: the CPU ti
 and the seconds of the clock are shown beside it. ``first`` builds the blocks, ``again`` finds them; Java and its
 workers run already. The last line is PageRank by joins of DataFrames in as many rounds, with the same ranks; both begin
 with the stored tables. With ``--sizes`` engines are compared from a twentieth of the edges up to all of them, with
-nodes in proportion: from which size on Spark is ahead. With ``--ids`` a new process numbers the nodes, as the driver of
-Spark does, and tells its memory. With ``--write`` a value for each node is written, into a new property and again.
-Ceilings are for 10 million edges or a million values, and more; beside libraries, for a million edges and more.
+nodes in proportion: from which size on Spark is ahead. With ``--ids`` a new process ranks the nodes, reads the result
+and writes it, alone and as the driver of Spark, and tells its memory. With ``--write`` a value for each node is
+written, into a new property and again. Ceilings are for 10 million edges or a million values, and more; beside
+libraries, for a million edges and more.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from time import perf_counter, process_time, sleep
 from typing import Any, cast
 
@@ -276,24 +277,50 @@ def time_write(graph: og.Graph, count: int) -> None:
 
 
 def read_memory() -> int:
-    """Return how many bytes of memory this process has now."""
-    return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Return how many bytes of memory this process has now that no file stands for."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
 
-def measure_ids(uri: str) -> None:
-    """Print how many bytes for each node a process takes that numbers them, and then has their ids in order."""
-    import omnigraph.analytics as analytics
-    from omnigraph.analytics.projection import make_spec, plan_projection
+def measure_peak(work: Callable[[], object], before: int) -> int:
+    """Return how many bytes more than before this process has at most while it works."""
+    peak = read_memory()
+    done = Event()
 
-    with og.open(uri, "ro") as graph:
-        snapshot = graph.snapshot()
-        plan = plan_projection(make_spec(["N"], ["E"], None, "out", None, "main", None), snapshot.catalog())
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.01):
+            peak = max(peak, read_memory())
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    try:
+        work()
+    finally:
+        done.set()
+        watcher.join()
+    return peak - before
+
+
+def measure_ids(uri: str, where: str) -> None:
+    """Print how many bytes for each node a process takes to rank nodes, to read the result, and to write it."""
+    with og.open(uri) as graph, ExitStack() as stack:
+        analytics = graph.analytics
+        if where == "Spark":
+            with make_graph(6, 100) as (few, _, _):
+                session = open_session(few)
+            analytics = stack.enter_context(graph.spark(session)).analytics
+        projection = analytics.project(["N"], ["E"])
+        count = graph.snapshot().pins["node:N"].row_count
         before = read_memory()
-        (nodes,) = analytics.number_nodes(snapshot, plan)
-        numbered = read_memory()
-        count = len(nodes.ids)
-        told = [f"{(each - before) / count:.0f}" for each in (numbered, read_memory())]
-    print(f"numbering the nodes: {told[0]} bytes for each; with their ids in order {told[1]}")
+        results: list[og.AnalyticsResult] = []
+        steps: dict[str, Callable[[], object]] = {
+            "to rank": lambda: results.append(projection.pagerank(iterations=2)),
+            "to read": lambda: sum(batch.num_rows for batch in results[0].batches()),
+            "to write": lambda: results[0].write("rank", create=True),
+        }
+        told = ", ".join(f"{name} {measure_peak(work, before) / count:.0f}" for name, work in steps.items())
+    print(f"bytes for each node in {'the driver of Spark' if where == 'Spark' else 'one process'}: {told}")
 
 
 @contextmanager
@@ -385,10 +412,11 @@ def main() -> None:
             compare_spark(graph, edges)
             return
         if "--ids" in sys.argv:
-            # A new process: this one has memory from the load.
-            child = get_context("spawn").Process(target=measure_ids, args=(graph.uri,))
-            child.start()
-            child.join()
+            for where in ("here", "Spark"):
+                # A new process: this one has memory from the load.
+                child = get_context("spawn").Process(target=measure_ids, args=(graph.uri, where))
+                child.start()
+                child.join()
             return
         if "--write" not in sys.argv:
             compare_libraries(graph, begins, ends, count)
