@@ -266,6 +266,14 @@ def test_a_small_projection_runs_in_the_driver_and_says_so(
     assert "runs in the driver's process" in caplog.text
 
 
+def test_a_projection_of_many_nodes_runs_on_executors_however_few_edges_it_has(
+    graph: Graph, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projections, "SPARK_MIN_NODES", 0)
+    with graph.spark(spark) as opened:
+        assert_same(opened.analytics.wcc(), graph.analytics.wcc(), "spark")
+
+
 @pytest.mark.parametrize("engine", daily(["spark", "auto"], ["auto"]))
 @pytest.mark.usefixtures("on_spark")
 def test_a_command_runs_where_it_is_told_or_where_many_edges_belong(

@@ -282,7 +282,16 @@ def load_projection(snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) 
 
 def count_stored_edges(snapshot: Snapshot, plan: ProjectionPlan) -> int:
     """Return how many edges the tables of a projection hold, before filters."""
-    pins = (snapshot.pins.get(edges.type.table_key) for edges in plan.edges)
+    return _count_rows(snapshot, (edges.type.table_key for edges in plan.edges))
+
+
+def count_stored_nodes(snapshot: Snapshot, plan: ProjectionPlan) -> int:
+    """Return how many nodes the tables of a projection hold, before filters."""
+    return _count_rows(snapshot, (node.table_key for node, _ in plan.nodes))
+
+
+def _count_rows(snapshot: Snapshot, table_keys: Iterable[str]) -> int:
+    pins = (snapshot.pins.get(key) for key in table_keys)
     return sum(pin.row_count for pin in pins if pin is not None)
 
 

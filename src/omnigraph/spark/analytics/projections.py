@@ -20,6 +20,7 @@ from omnigraph.analytics import (
     ProjectedGraph,
     ProjectionPlan,
     count_stored_edges,
+    count_stored_nodes,
     load_projection,
     refuse_beyond,
     refuse_weights,
@@ -44,8 +45,10 @@ from omnigraph.write.executor import group_evenly
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SPARK_MIN_EDGES: Final = 2_000_000
-"""With fewer edges an algorithm runs in the driver's process: a round takes less time there than a job to start."""
+SPARK_MIN_EDGES: Final = 10_000_000
+SPARK_MIN_NODES: Final = 10_000_000
+"""With fewer of both an algorithm runs in the driver's process: a round takes less time there than a job to start, and
+the ids take about a gigabyte at most."""
 MAX_TASK_NODES: Final = 20_000_000
 """With more nodes, ends are numbered by joins: else each task holds the ids, and about 36 bytes more for each."""
 _INDEX: Final = "edges.json"
@@ -62,9 +65,9 @@ class SparkProjector:
 
     def load(self, snapshot: Snapshot, catalog: Catalog, plan: ProjectionPlan) -> ProjectedGraph:
         """Return the projection, with edges on executors if there are many of them."""
-        count = count_stored_edges(snapshot, plan)
-        if count < SPARK_MIN_EDGES:
-            _log.info("the projection has %d edges: the algorithm runs in the driver's process", count)
+        edge_count, node_count = count_stored_edges(snapshot, plan), count_stored_nodes(snapshot, plan)
+        if edge_count < SPARK_MIN_EDGES and node_count < SPARK_MIN_NODES:
+            _log.info("the projection has %d edges: the algorithm runs in the driver's process", edge_count)
             local = load_projection(snapshot, catalog, plan)
             return ProjectedGraph(local.nodes, local.engine, "spark-driver")
         use = use_named_folder(self.manifest, _name_folder(snapshot, plan))
