@@ -24,7 +24,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names, public_names
+from omnigraph.manifest.handle import DIRECTORY, Manifest, branch_names, missing_branch, public_names
 from omnigraph.manifest.lagging import follow_schemas
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION
 from omnigraph.manifest.snapshot import Pin, open_every_table
@@ -89,7 +89,7 @@ def begin_branch(manifest: Manifest, refs: HeldLock, name: str, source: str, ver
     """
     live = branch_names(manifest)
     if source not in live:
-        raise NotFound(f"no branch '{source}' in {manifest.location}", hint="`omnigraph branch list` shows them")
+        raise missing_branch(manifest.location, source)
     check_free(name, live[1:])
     check_free(name, list_tag_names(manifest), "tag")
     if version is not None:
@@ -129,7 +129,7 @@ def delete_branch(manifest: Manifest, name: str, heal: Callable[[Manifest, HeldL
     _refuse_main(name)
     with refs_lock(manifest.location, manifest.locks) as refs:
         if name not in branch_names(manifest):
-            raise NotFound(f"no branch '{name}' in {manifest.location}", hint="`omnigraph branch list` shows them")
+            raise missing_branch(manifest.location, name)
         with branch_lock(manifest.location, name, manifest.locks) as held:
             heal(manifest, held, name)
             refuse_dependents(manifest, name)

@@ -479,7 +479,7 @@ class Manifest:
                 return unfinished_graph(self.location)
             return NotFound(f"there is no graph at {self.location}", hint="make one with `omnigraph init`")
         if version is None:
-            return NotFound(f"no branch '{branch}' in {self.location}", hint="`omnigraph branch list` shows them")
+            return missing_branch(self.location, branch)
         return NotFound(f"branch '{branch}' has no manifest version {version}", hint="choose a newer commit")
 
 
@@ -511,3 +511,11 @@ def unfinished_graph(location: Location) -> NotFound:
         f"the graph at {location} is unfinished: its init was interrupted",
         hint="run `omnigraph init` again with the same schema",
     )
+
+
+def missing_branch(location: Location, branch: str, creating: str | None = None) -> NotFound:
+    """Return the error for a branch that is not there. ``creating`` is an argument of the caller that creates it."""
+    hint = "`omnigraph branch list` shows them"
+    if creating is not None:
+        hint = f'give {creating}="main" to create it; {hint}'
+    return NotFound(f"no branch '{branch}' in {location}", hint=hint, details={"branch": branch})

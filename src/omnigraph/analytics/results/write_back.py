@@ -17,7 +17,7 @@ from omnigraph.language.schema import Schema, declare_property
 from omnigraph.language.source import Source
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
-from omnigraph.manifest.handle import Manifest, branch_names
+from omnigraph.manifest.handle import Manifest, branch_names, missing_branch
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference, find_branch_point, take_snapshot
 from omnigraph.manifest.rows import MAIN
@@ -31,7 +31,6 @@ from omnigraph.write.load import (
     LoadOptions,
     LoadResult,
     load,
-    make_missing_branch_error,
 )
 
 _SCALARS: Final[Mapping[pa.DataType, str]] = {
@@ -177,7 +176,7 @@ def _find_basis(manifest: Manifest, to: Destination) -> tuple[str, Reference | N
     if to.branch in known:
         return to.branch, None
     if to.from_ is None:
-        raise make_missing_branch_error(manifest, to.branch, "from_")
+        raise missing_branch(manifest.location, to.branch, "from_")
     return find_branch_point(manifest, to.from_)
 
 

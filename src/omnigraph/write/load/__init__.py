@@ -120,7 +120,6 @@ from omnigraph.write.load.run import (
     ParsedInput,
     check_load_options,
     load,
-    make_missing_branch_error,
 )
 
 __all__ = [
@@ -214,7 +213,6 @@ __all__ = [
     "list_value_columns",
     "load",
     "locate_stored",
-    "make_missing_branch_error",
     "map_columns",
     "mark_named",
     "match_stored_rows",

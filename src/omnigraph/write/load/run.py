@@ -19,7 +19,7 @@ from omnigraph.deadlines import check_deadline
 from omnigraph.errors import AlreadyExists, NotFound, OmniGraphError, ParameterError, ValidationError
 from omnigraph.language.schema import Catalog, Schema, split_by_kind
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.manifest.handle import Manifest, branch_names
+from omnigraph.manifest.handle import Manifest, branch_names, missing_branch
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import (
     Reference,
@@ -165,18 +165,10 @@ def load(
     try:
         return _run_load(manifest, schema, load_input, options, commit_options, reader, executor)
     except NotFound as missing:
-        explained = make_missing_branch_error(manifest, commit_options.branch, "from_branch")
-        if options.from_branch is not None or missing.message != explained.message:
+        branch = commit_options.branch
+        if options.from_branch is not None or missing.details.get("branch") != branch:
             raise
-        raise explained from missing
-
-
-def make_missing_branch_error(manifest: Manifest, branch: str, argument: str) -> NotFound:
-    """Return the error for a branch that is not there; an argument of the caller would create it."""
-    return NotFound(
-        f"no branch '{branch}' in {manifest.location}",
-        hint=f'give {argument}="main" to create it; `omnigraph branch list` shows them',
-    )
+        raise missing_branch(manifest.location, branch, "from_branch") from missing
 
 
 def _run_load(
