@@ -14,6 +14,7 @@ from omnigraph.analytics.kernels import (
     PregelProgram,
     Side,
     State,
+    group_pairs,
     split_rows,
 )
 from omnigraph.analytics.named_algorithms import list_parameters, run_algorithm
@@ -79,6 +80,7 @@ __all__ = [
     "evaluate_condition",
     "find_column_type",
     "find_wrong_weights",
+    "group_pairs",
     "has_numbers",
     "join_ids",
     "list_analyses",

@@ -34,7 +34,7 @@ from omnigraph.analytics.kernels.modularity import (
 from omnigraph.analytics.kernels.neighbourhoods import compute_clustering, count_triangles
 from omnigraph.analytics.kernels.pregel import Along, Combine, PregelProgram, PregelRules, run_program
 from omnigraph.analytics.kernels.ranking import compute_degrees, compute_pagerank
-from omnigraph.analytics.kernels.sparse import Numbers
+from omnigraph.analytics.kernels.sparse import Numbers, group_pairs
 from omnigraph.analytics.kernels.walks import ENDED, WalkBias, embed_by_walks, walk_randomly
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "find_components",
     "find_components_in_blocks",
     "find_similar",
+    "group_pairs",
     "measure_hops",
     "measure_paths",
     "propagate_labels",

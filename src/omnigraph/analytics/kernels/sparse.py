@@ -61,23 +61,28 @@ def sort_pairs(
 
     These are two sorts by counting, so that the time is linear. Entries at one place keep their order.
     """
+    turned: Any = cast("Any", group_pairs(columns, rows, values, (shape[1], shape[0]))).tocsc()
+    return make_sparse(turned.data, turned.indices, turned.indptr, shape)
+
+
+def group_pairs(
+    rows: IntegerArray, columns: IntegerArray, values: npt.NDArray[Any], shape: tuple[int, int]
+) -> SparseMatrix:
+    """Return a matrix from entries in any order, which those of one row keep; those at one place are kept apart.
+
+    This is one sort by counting.
+    """
     from scipy.sparse import coo_array
 
-    pairs: Any = coo_array((values, (columns, rows)), shape=shape[::-1])
+    pairs: Any = coo_array((values, (rows, columns)), shape=shape)
     # Else entries at one place would be summed.
     pairs.has_canonical_format = True
-    turned = pairs.tocsr().tocsc()
-    return make_sparse(turned.data, turned.indices, turned.indptr, shape)
+    return cast("SparseMatrix", pairs.tocsr())
 
 
 def link_pairs(rows: IntegerArray, columns: IntegerArray, size: int) -> SparseMatrix:
     """Return a square matrix with a one for each pair; those at one place are kept apart, and no row is sorted."""
-    from scipy.sparse import coo_array
-
-    pairs: Any = coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
-    # Else entries at one place would be summed.
-    pairs.has_canonical_format = True
-    return cast("SparseMatrix", pairs.tocsr())
+    return group_pairs(rows, columns, np.ones(len(rows)), (size, size))
 
 
 def make_sparse_from_pairs(values: Numbers, rows: IntegerArray, columns: IntegerArray, size: int) -> SparseMatrix:

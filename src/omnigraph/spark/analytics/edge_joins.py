@@ -1,7 +1,7 @@
 """Number the ends of edges by two joins, where the ids of the nodes do not fit into the memory of a task.
 
 Spark shuffles the ids with their numbers, and the edges twice: by their source, then by their destination. What comes
-out is written as the records that tasks write which hold the ids.
+out is written in the files that tasks write which hold the ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.analytics import find_wrong_weights
-from omnigraph.spark.analytics.edge_pieces import CutResult, EdgeCut, NodeNumbers, refuse_records, write_pieces
+from omnigraph.spark.analytics.edge_pieces import CutResult, EdgeCut, NodeNumbers, refuse_edges, write_pieces
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.sized_frames import MAX_TASK_ROWS, SizedFrame, join_by_size
 from omnigraph.storage.columns import column_of, to_list
@@ -89,7 +89,7 @@ def _read_numbered(nodes: NodeNumbers, column: str, fragments: Sequence[tuple[in
 
 
 def _write_joined(cut: EdgeCut, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Task: write the edges of one partition as records."""
+    """Task: write the edges of one partition in two orders."""
     given = list(batches)
     if given:
         body = pickle.dumps(_write_table(cut, pa.Table.from_batches(given)))
@@ -104,7 +104,7 @@ def _write_table(cut: EdgeCut, table: pa.Table) -> CutResult:
     weights, wrong = find_wrong_weights(values)
     if len(wrong):
         ids = cast("list[str]", to_list(column_of(table, "edge").take(wrong)))
-        return refuse_records(len(wrong), ids, values.take(wrong))
+        return refuse_edges(len(wrong), ids, values.take(wrong))
     # A shuffle has no order, and sums of parallel edges should be the same each time.
     order = np.lexsort((weights, ends, begins))
     return write_pieces(cut, begins[order], ends[order], weights[order])

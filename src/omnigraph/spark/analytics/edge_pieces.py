@@ -1,7 +1,8 @@
-"""Cut the edges of a projection into pieces: tasks read fragments, turn ends into numbers and write records in ranges.
+"""Cut the edges of a projection into pieces: tasks read fragments, turn ends into numbers and write them in ranges.
 
 Each task writes its edges twice: in ranges of the begin and of the end. A piece is a part of such a file, so that a
-block is put together from what all tasks found for its rows without reading anything else. Ends that are stored as
+block is put together from what all tasks found for its rows without reading anything else; and a file has one column
+after the other, because degrees need no other ends. Ends that are stored as
 numbers need no texts; for others a task holds the ids of the nodes.
 """
 
@@ -17,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.analytics import Numbers, ProjectedEdges, find_wrong_weights
+from omnigraph.analytics import Numbers, ProjectedEdges, find_wrong_weights, group_pairs
 from omnigraph.language.schema import NodeType
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.frames import Cache, Codes, CompactPositions, FullTable, Positions, make_full_table, sort_digits
+from omnigraph.read.frames import Cache, CompactPositions, FullTable, Positions, make_full_table
 from omnigraph.read.rows import TypeRows
 from omnigraph.read.topology import TopologyTables, read_ends_of
 from omnigraph.spark.scratch import ScratchFolder
@@ -28,9 +29,17 @@ from omnigraph.storage.columns import Values, column_of, to_list
 from omnigraph.storage.tables import Table
 
 EndOrder: TypeAlias = Literal["begin", "end"]
-"""By which end the records of a file are ordered."""
-Records: TypeAlias = npt.NDArray[Any]
-"""Records of ``row``, the end that they are ordered by, ``other``, the other end, and ``weight`` if there is one."""
+"""By which end the edges of a file are ordered."""
+PieceColumn: TypeAlias = Literal["row", "other", "weight"]
+"""What a file has, column after column: the end that edges are ordered by, the other end, and the weight, if any."""
+_COLUMNS: Final[dict[PieceColumn, tuple[int, np.dtype[Any]]]] = {
+    "row": (0, np.dtype("<i4")),
+    "other": (4, np.dtype("<i4")),
+    "weight": (8, np.dtype("<f8")),
+}
+"""How many bytes of each edge are in the columns before, and the type of the values."""
+MAX_TASK_EDGES: Final = 5_000_000
+"""How many edges a task cuts at most, unless a fragment has more: they take about 150 MB."""
 BUCKETS: Final = 1024
 """Into how many ranges of nodes a file is divided. A block has one of them or several."""
 _SHOWN: Final = 5
@@ -40,11 +49,33 @@ _NODE_CACHE_BYTES: Final = 4 * 1024**3
 
 @dataclass(frozen=True, slots=True)
 class SortedFile:
-    """Edges of one task in one order; ``begins`` has the record that each bucket begins at, and their number."""
+    """Edges of one task in one order; ``begins`` has the edge that each bucket begins at, and their number."""
 
     path: str
     order: EndOrder
     begins: tuple[int, ...]
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges."""
+        return self.begins[-1]
+
+    def take(self, begin: int, end: int) -> Piece:
+        """Return the piece with the buckets from ``begin`` on and before ``end``."""
+        return Piece(self.path, self.num_edges, self.begins[begin], self.begins[end])
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The edges from ``begin`` on and before ``end`` in a file of ``num_edges``."""
+
+    path: str
+    num_edges: int
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +112,21 @@ class CutResult:
     """The ids and weights of the first of them."""
 
 
-def record_type(*, weighted: bool) -> np.dtype[Any]:
-    """Return the type of the records of a file. Without a weight, a record is also one number that sorts by its row."""
-    ends = [("other", "<i4"), ("row", "<i4")]
-    return np.dtype([*ends, ("weight", "<f8")] if weighted else ends)
-
-
 def bucket_width(num_nodes: int) -> int:
     """Return how many nodes a bucket has: a power of two."""
     return 1 << max(0, (num_nodes - 1) // BUCKETS).bit_length()
+
+
+def read_pieces(folder: ScratchFolder, pieces: Sequence[Piece], column: PieceColumn) -> npt.NDArray[Any]:
+    """Read one column of some pieces, one behind the other."""
+    before, kind = _COLUMNS[column]
+    found = np.empty(sum(map(len, pieces)), kind)
+    at = 0
+    for piece in pieces:
+        begin, end = (before * piece.num_edges + place * kind.itemsize for place in (piece.begin, piece.end))
+        found[at : at + len(piece)] = np.frombuffer(folder.get_range(piece.path, begin, end), kind)
+        at += len(piece)
+    return found
 
 
 # --------------------------------------------------------------------------------------------- on executors
@@ -109,18 +146,20 @@ def _open_nodes(nodes: NodeNumbers) -> FullTable:
 
 
 def cut_edges(cut: EdgeCut, fragments: Sequence[int]) -> CutResult:
-    """Task: read the edges of some fragments and write them as records in two orders."""
+    """Task: read the edges of some fragments and write them in two orders."""
     if cut.sources.table is None or cut.destinations.table is None:
         return CutResult(())
     sources, destinations, values = _read_edges(cut, fragments)
     begins, ends = _read_numbers(cut.sources)[sources], _read_numbers(cut.destinations)[destinations]
-    kept = np.flatnonzero((begins >= 0) & (ends >= 0))
+    is_kept = (begins >= 0) & (ends >= 0)
     if values is None:
-        return write_pieces(cut, begins[kept], ends[kept], None)
+        # Mostly all of them, and copies take longer than to look.
+        return write_pieces(cut, *((begins, ends) if is_kept.all() else (begins[is_kept], ends[is_kept])), None)
+    kept = np.flatnonzero(is_kept)
     weights, wrong = find_wrong_weights(values.take(kept))
     if len(wrong):
         ids = _name_edges(cut, fragments, kept[wrong[:_SHOWN]])
-        return refuse_records(len(wrong), ids, values.take(kept[wrong[:_SHOWN]]))
+        return refuse_edges(len(wrong), ids, values.take(kept[wrong[:_SHOWN]]))
     return write_pieces(cut, begins[kept], ends[kept], weights)
 
 
@@ -158,13 +197,13 @@ def _name_edges(cut: EdgeCut, fragments: Sequence[int], rows: Positions) -> list
     return cast("list[str]", to_list(ids.take(rows)))
 
 
-def refuse_records(count: int, ids: Sequence[str], weights: Values) -> CutResult:
+def refuse_edges(count: int, ids: Sequence[str], weights: Values) -> CutResult:
     """Return that some edges are refused for their weights."""
     return CutResult((), count, tuple(zip(ids[:_SHOWN], to_list(weights.slice(0, _SHOWN)), strict=True)))
 
 
 def write_pieces(cut: EdgeCut, begins: CompactPositions, ends: CompactPositions, weights: Numbers | None) -> CutResult:
-    """Write edges in the direction of the projection as records in two orders."""
+    """Write edges in the direction of the projection in two orders."""
     if not len(begins):
         return CutResult(())
     if cut.edges.direction == "in":
@@ -185,15 +224,12 @@ def _write_ordered(
     cut: EdgeCut, order: EndOrder, rows: CompactPositions, others: CompactPositions, weights: Numbers | None
 ) -> SortedFile:
     width = bucket_width(cut.num_nodes)
-    buckets = (rows >> np.int32(width.bit_length() - 1)).astype(np.uint16)
-    arranged = sort_digits(buckets)
-    counts = np.bincount(buckets, minlength=-(-cut.num_nodes // width))
-    codes: Codes = (rows.astype(np.uint64) << np.uint64(32) | others.astype(np.uint64))[arranged]
+    buckets = rows >> np.int32(width.bit_length() - 1)
+    shape = -(-cut.num_nodes // width), cut.num_nodes
+    arranged = group_pairs(buckets, others, rows, shape)
+    columns = [arranged.data, arranged.indices]
+    if weights is not None:
+        columns.append(group_pairs(buckets, others, weights, shape).data)
     path = f"edges-{ULID()}.bin"
-    if weights is None:
-        cut.folder.put(path, codes.tobytes())
-    else:
-        records: Records = np.empty(len(rows), [("code", "<u8"), ("weight", "<f8")])
-        records["code"], records["weight"] = codes, weights[arranged]
-        cut.folder.put(path, records.tobytes())
-    return SortedFile(path, order, (0, *np.cumsum(counts).tolist()))
+    cut.folder.put(path, b"".join(column.data for column in columns))
+    return SortedFile(path, order, tuple(arranged.indptr.tolist()))

@@ -33,13 +33,12 @@ from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.frames import read_contents, shared_cache
 from omnigraph.read.rows import open_type_rows
 from omnigraph.spark.analytics.edge_joins import cut_by_joins
-from omnigraph.spark.analytics.edge_pieces import EdgeCut, EndOrder, SortedFile, cut_edges
+from omnigraph.spark.analytics.edge_pieces import MAX_TASK_EDGES, EdgeCut, EndOrder, SortedFile, cut_edges
 from omnigraph.spark.analytics.node_numbers import StoredNodes, number_stored_nodes
 from omnigraph.spark.analytics.ranged_rows import RangedRows
 from omnigraph.spark.analytics.scratch_blocks import ScratchEngine, StoredEdges
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.scratch import FolderUse, ScratchFolder, use_named_folder
-from omnigraph.spark.sized_frames import MAX_TASK_ROWS
 from omnigraph.write.executor import group_evenly
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ the ids take about a gigabyte at most."""
 MAX_TASK_NODES: Final = 20_000_000
 """With more nodes, ends are numbered by joins: else each task holds the ids, and about 36 bytes more for each."""
 _INDEX: Final = "edges.json"
+_LAYOUT: Final = b"columns"
+"""What the files of a folder are like. Folders that another version left have other names."""
 _log = logging.getLogger("omnigraph")
 
 
@@ -92,7 +93,7 @@ def _name_folder(snapshot: Snapshot, plan: ProjectionPlan) -> bytes:
     cache = shared_cache()
     types = [*(node for node, _ in plan.nodes), *(each.type for each in plan.edges)]
     contents = [read_contents(snapshot, each.table_key, cache) for each in types]
-    told = [orjson.dumps(plan.to_json(), option=orjson.OPT_SORT_KEYS), *(each.digest for each in contents)]
+    told = [_LAYOUT, orjson.dumps(plan.to_json(), option=orjson.OPT_SORT_KEYS), *(each.digest for each in contents)]
     return blake2b(b"\0".join(told), digest_size=20).digest()
 
 
@@ -135,11 +136,11 @@ def _cut_all(
             found = cut_by_joins(executor, cut)
         else:
             stored = rows.table.fragment_rows()
-            most = min(MAX_TASK_ROWS, -(-sum(stored.values()) // executor.parallelism) or 1)
+            most = min(MAX_TASK_EDGES, -(-sum(stored.values()) // executor.parallelism) or 1)
             found = executor.run(partial(cut_edges, cut), group_evenly(stored, most))
         if plan.weight is not None and any(each.num_wrong for each in found):
             wrong = [pair for each in found for pair in each.wrong]
             refuse_weights(edges.type, plan.weight, sum(each.num_wrong for each in found), wrong)
         files += [file for each in found for file in each.files]
-    refuse_beyond(sum(file.begins[-1] for file in files if file.order == "begin"), "edges")
+    refuse_beyond(sum(file.num_edges for file in files if file.order == "begin"), "edges")
     return StoredEdges(count, plan.weight is not None, tuple(files))

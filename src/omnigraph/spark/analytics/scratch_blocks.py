@@ -8,10 +8,11 @@ keeps the first blocks that it reads, and an executor that is lost costs the tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
 from io import SEEK_CUR, BytesIO
+from itertools import pairwise
 from math import prod
 from typing import Final, cast
 
@@ -19,18 +20,18 @@ import numpy as np
 import orjson
 from ulid import ULID
 
-from omnigraph.analytics import AdjacencyBlock, Kernel, NumberedGraph, Numbers, Side, State, split_rows
+from omnigraph.analytics import AdjacencyBlock, Kernel, NumberedGraph, Numbers, Side, State
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import ParameterError
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.frames import Codes, Positions, sort_numbers
+from omnigraph.read.frames import Codes, Positions
 from omnigraph.read.topology import build_adjacency
-from omnigraph.spark.analytics.edge_pieces import EndOrder, Records, SortedFile, bucket_width, record_type
+from omnigraph.spark.analytics.edge_pieces import EndOrder, Piece, SortedFile, bucket_width, read_pieces
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.scratch import ScratchFolder
 
-BLOCK_ENTRIES: Final = 4_000_000
-"""How many edges a block has at most, unless one range of nodes has more."""
+BLOCK_ENTRIES: Final = 5_000_000
+"""How many edges a block has at most, about."""
 KEPT_BYTES: Final = 512 * 1024**2
 """How many bytes of blocks a process keeps for the next superstep, about."""
 _ALIGNMENT: Final = 64
@@ -68,11 +69,11 @@ class StoredEdges:
 
 @dataclass(frozen=True, slots=True)
 class _BlockPlan:
-    """One block to be put together: a range of rows, and the ranges of records that it has in each file."""
+    """One block to be put together: a range of rows, and the pieces of files that have their edges."""
 
     first: int
     num_rows: int
-    pieces: tuple[tuple[str, int, int], ...]
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +103,19 @@ class ScratchEngine:
         return self.edges.num_nodes
 
     def count_neighbours(self, side: Side) -> Positions:
-        """Return how many neighbours each node has on a side, from the records that blocks are made of."""
-        return self._sum_records(side, _count_records, np.int64)
+        """Return how many neighbours each node has on a side, from the pieces that blocks are made of."""
+        return self._sum_rows(side, _count_edges, np.int64)
 
     def sum_weights(self, side: Side) -> Numbers:
         """Return the sum of the weights of the edges of each node on a side; without weights, their number."""
-        return self._sum_records(side, _sum_record_weights if self.edges.weighted else _count_records, np.float64)
+        return self._sum_rows(side, _sum_weights if self.edges.weighted else _count_edges, np.float64)
 
-    def _sum_records(self, side: Side, sum_: Callable[[Records, _BlockPlan], State], dtype: type[np.generic]) -> State:
+    def _sum_rows(
+        self, side: Side, sum_: Callable[[ScratchFolder, _BlockPlan], State], dtype: type[np.generic]
+    ) -> State:
         check_deadline()
         plans = _plan_blocks(self.edges, side, self.executor.parallelism)
-        task = partial(_sum_pieces, self.folder, self.edges.weighted, sum_)
+        task = partial(_store_sums, self.folder, sum_)
         found = self._take_states(self.executor.doing("counting edges").run(task, plans))
         return np.concatenate([np.zeros(0), *found]).astype(dtype)
 
@@ -159,13 +162,10 @@ class ScratchEngine:
     def collect(self) -> NumberedGraph:
         """Read all edges into this process."""
         check_deadline()
-        kind = record_type(weighted=self.edges.weighted)
-        parts = [np.frombuffer(self.folder.get(file.path), kind) for file in self.edges.list_files("outgoing")]
-        records: Records = np.concatenate([np.empty(0, kind), *parts])
-        weights = np.ascontiguousarray(records["weight"]) if self.edges.weighted else None
-        return NumberedGraph(
-            self.num_nodes, np.ascontiguousarray(records["row"]), np.ascontiguousarray(records["other"]), weights
-        )
+        pieces = [file.take(0, -1) for file in self.edges.list_files("outgoing")]
+        begins, ends = (read_pieces(self.folder, pieces, column) for column in ("row", "other"))
+        weights = read_pieces(self.folder, pieces, "weight") if self.edges.weighted else None
+        return NumberedGraph(self.num_nodes, begins, ends, weights)
 
     def _list_blocks(self, side: Side) -> list[StoredBlock]:
         """Return the blocks of a side. The first call builds them, unless an earlier run did."""
@@ -195,15 +195,23 @@ def _plan_blocks(edges: StoredEdges, side: Side, parallelism: int) -> list[_Bloc
     counts = np.zeros(num_buckets, np.int64)
     for file in files:
         counts += np.diff(file.begins)
-    most = min(BLOCK_ENTRIES, -(-int(counts.sum()) // parallelism))
+    # All cores have the same number of blocks.
+    rounds = -(-int(counts.sum()) // (BLOCK_ENTRIES * parallelism))
     plans: list[_BlockPlan] = []
-    for begin, end in split_rows(counts + 1, most + num_buckets // parallelism + 1):
-        pieces = tuple((file.path, file.begins[begin], file.begins[end]) for file in files)
+    for begin, end in _divide(counts + 1, max(1, rounds) * parallelism):
         first = begin * width
+        pieces = (file.take(begin, end) for file in files)
         plans.append(
-            _BlockPlan(first, min(end * width, edges.num_nodes) - first, tuple(p for p in pieces if p[1] < p[2]))
+            _BlockPlan(first, min(end * width, edges.num_nodes) - first, tuple(each for each in pieces if len(each)))
         )
     return plans
+
+
+def _divide(costs: Positions, count: int) -> Iterator[tuple[int, int]]:
+    """Divide a sequence into at most so many ranges that cost about the same."""
+    total = np.cumsum(costs)
+    ends = np.searchsorted(total, total[-1:] * np.arange(1, count + 1)[:, None] / count).ravel() + 1
+    return pairwise([0, *dict.fromkeys(ends.tolist())])
 
 
 # --------------------------------------------------------------------------------------------- on executors
@@ -224,47 +232,40 @@ class _StoredState:
     path: str
 
 
-def _read_pieces(folder: ScratchFolder, plan: _BlockPlan, *, weighted: bool) -> Records:
-    kind = record_type(weighted=weighted)
-    parts = [
-        np.frombuffer(folder.get_range(path, begin * kind.itemsize, end * kind.itemsize), kind)
-        for path, begin, end in plan.pieces
-    ]
-    return np.concatenate([np.empty(0, kind), *parts])
+def _count_edges(folder: ScratchFolder, plan: _BlockPlan) -> State:
+    return np.bincount(read_pieces(folder, plan.pieces, "row") - np.int32(plan.first), minlength=plan.num_rows)
 
 
-def _count_records(records: Records, plan: _BlockPlan) -> State:
-    return np.bincount(records["row"] - plan.first, minlength=plan.num_rows)
+def _sum_weights(folder: ScratchFolder, plan: _BlockPlan) -> State:
+    rows, weights = (read_pieces(folder, plan.pieces, column) for column in ("row", "weight"))
+    return np.bincount(rows - np.int32(plan.first), weights, plan.num_rows)
 
 
-def _sum_record_weights(records: Records, plan: _BlockPlan) -> State:
-    return np.bincount(records["row"] - plan.first, records["weight"], plan.num_rows)
-
-
-def _sum_pieces(
-    folder: ScratchFolder,
-    weighted: bool,  # noqa: FBT001  bound by the caller
-    sum_: Callable[[Records, _BlockPlan], State],
-    plan: _BlockPlan,
+def _store_sums(
+    folder: ScratchFolder, sum_: Callable[[ScratchFolder, _BlockPlan], State], plan: _BlockPlan
 ) -> State | _StoredState:
-    """Task: sum the records of each row of a block that need not be built for it."""
-    return _store_state(folder, sum_(_read_pieces(folder, plan, weighted=weighted), plan))
+    """Task: sum the edges of each row of a block that need not be built for it."""
+    return _store_state(folder, sum_(folder, plan))
 
 
 def _build_block(folder: ScratchFolder, num_nodes: int, weighted: bool, plan: _BlockPlan) -> StoredBlock:  # noqa: FBT001  bound by the caller
     """Task: put a block together from pieces, its neighbours in ascending order."""
-    records = _read_pieces(folder, plan, weighted=weighted)
+    rows, others = (read_pieces(folder, plan.pieces, column) for column in ("row", "other"))
+    rows -= np.int32(plan.first)
     if weighted:
-        every = np.arange(len(records), dtype=np.int32)
-        hops = records["row"] - np.int32(plan.first), np.ascontiguousarray(records["other"]), every
-        found = build_adjacency(hops, (plan.num_rows, num_nodes), distinct=False)
+        every = np.arange(len(rows), dtype=np.int32)
+        found = build_adjacency((rows, others, every), (plan.num_rows, num_nodes), distinct=False)
         assert found.edges is not None
-        arrays = [found.indptr, found.neighbours, records["weight"][found.edges]]
+        arrays = [found.indptr, found.neighbours, read_pieces(folder, plan.pieces, "weight")[found.edges]]
     else:
-        counts = _count_records(records, plan)
-        # A record is a number that sorts by its row, then by its other: no order is needed beside it.
-        codes: Codes = sort_numbers(records.view(np.uint64))
-        arrays = [np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), codes.astype(np.uint32).view(np.int32)]
+        counts = np.bincount(rows, minlength=plan.num_rows)
+        # An edge is a number that sorts by its row, then by its other end: no order is needed beside it.
+        codes: Codes = rows.astype(np.uint64)
+        codes <<= np.uint64(32)
+        codes |= others.view(np.uint32)
+        codes.sort()
+        neighbours = codes.astype(np.uint32).view(np.int32)
+        arrays = [np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), neighbours]
     path = f"block-{ULID()}.npy"
     folder.put(path, _dump_arrays(arrays))
     return StoredBlock(path, plan.first, plan.num_rows)
@@ -320,11 +321,12 @@ def _store_state(folder: ScratchFolder, state: State) -> State | _StoredState:
 
 
 def _dump_arrays(arrays: Sequence[State]) -> bytes:
-    sink = BytesIO()
+    parts: list[bytes | memoryview] = []
     for each in arrays:
-        np.save(sink, np.ascontiguousarray(each), allow_pickle=False)
-        sink.write(bytes(-sink.tell() % _ALIGNMENT))
-    return sink.getvalue()
+        header = BytesIO()
+        np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(each))
+        parts += [header.getvalue(), np.ascontiguousarray(each).data, bytes(-each.nbytes % _ALIGNMENT)]
+    return b"".join(parts)
 
 
 def _load_arrays(data: bytes) -> list[State]:
