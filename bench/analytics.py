@@ -5,13 +5,13 @@ of one run, so that other work on the machine does not matter much; ``cold`` rea
 in the cache. Libraries that are installed (``analytics_peers.py``) begin with the ends of edges as numbers, ours with
 the tables; the ratio is that of ``cold`` to the best of them, and answers are compared. With ``--spark`` the supersteps
 of executors are compared with one process that reads the tables too: the CPU time of Java and of its workers counts,
-and the seconds of the clock are shown beside it. ``first`` builds the blocks, ``again`` finds them; Java and its
-workers run already, and have run jobs. The last line is PageRank by joins of DataFrames in as many rounds, with the same ranks; both begin
-with the stored tables. With ``--sizes`` engines are compared from a twentieth of the edges up to all of them, with
-nodes in proportion: from which size on Spark is ahead. With ``--ids`` a new process ranks the nodes, reads the result
-and writes it, alone and as the driver of Spark, and tells its memory. With ``--write`` a value for each node is
-written, into a new property and again. Ceilings are for 10 million edges or a million values, and more; beside
-libraries, for a million edges and more.
+and the seconds of the clock are shown beside it; medians of three runs. ``first`` builds the blocks, ``again`` finds
+them; Java and its workers run already, and have run jobs. The last line is PageRank by joins of DataFrames in as many
+rounds, with the same ranks; both begin with the stored tables. With ``--sizes`` engines are compared from a twentieth
+of the edges up to all of them, with nodes in proportion: from which size on Spark is ahead. With ``--ids`` a new
+process ranks the nodes, reads the result and writes it, alone and as the driver of Spark, and tells its memory. With
+``--write`` a value for each node is written, into a new property and again. Ceilings are for 10 million edges or a
+million values, and more; beside libraries, for a million edges and more.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ COLD_SECONDS, WARM_SECONDS, WRITE_SECONDS = 12.0, 1.5, 1.0
 AGAINST_ONE_PROCESS, AGAINST_FRAMES = 3.0, 0.1
 LOOK_SECONDS = 5.0
 WARM_RUNS = 4
+TURNS = 3
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -175,23 +176,29 @@ def open_session(graph: og.Graph) -> Any:
 
 
 def compare_engines(graph: og.Graph, session: Any, edges: int) -> None:
-    """Print what supersteps cost on executors of this machine, beside one process."""
+    """Print what supersteps cost on executors of this machine, beside one process: medians of a few runs in turns."""
     for name, parameters in ON_EXECUTORS.items():
-        # Blocks go with the one who built them.
-        with graph.spark(session) as opened:
-            figures: list[tuple[float, float]] = []
-            for analytics in (graph.analytics, opened.analytics, opened.analytics):
-                if len(figures) < 2:
-                    shared_cache().clear()
-                projection = analytics.project(["N"], ["E"])
-                figures.append(measure_tree(lambda: run_algorithm(projection, name, parameters)))  # noqa: B023  called at once
-        (here, _), (first, _), (again, _) = figures
+        figures = np.median([run_engines(graph, session, name, parameters) for _ in range(TURNS)], axis=0)
+        (here, _), (first, _), (again, _) = figures.tolist()
         ratios = [spent / max(here, 0.01) for spent in (first, again)]
         clocks = "/".join(f"{clock:.1f}" for _, clock in figures)
         has_ceiling = name == "pagerank" and edges >= 10_000_000
         verdict = judge(ratios[0], AGAINST_ONE_PROCESS, "x") if has_ceiling else ""
         spent = " ".join(f"{each:8.2f}" for each in (here, first, again))
         print(f"{edges:11,} {name:18} {spent} {ratios[0]:12.1f}x {ratios[1]:12.1f}x {clocks:>20}   {verdict}")
+
+
+def run_engines(graph: og.Graph, session: Any, name: str, parameters: dict[str, object]) -> list[tuple[float, float]]:
+    """Return the CPU seconds and those of the clock of an algorithm here, on Spark, and on Spark again."""
+    # Blocks go with the one who built them.
+    with graph.spark(session) as opened:
+        figures: list[tuple[float, float]] = []
+        for analytics in (graph.analytics, opened.analytics, opened.analytics):
+            if len(figures) < 2:
+                shared_cache().clear()
+            projection = analytics.project(["N"], ["E"])
+            figures.append(measure_tree(lambda: run_algorithm(projection, name, parameters)))  # noqa: B023  called at once
+        return figures
 
 
 def print_heading() -> None:
