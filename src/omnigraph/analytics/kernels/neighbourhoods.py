@@ -78,6 +78,11 @@ def _orient_by_degree(graph: NumberedGraph) -> _OrientedGraph:
 def count_triangles(graph: NumberedGraph) -> Positions:
     """Return the number of triangles that each node is part of."""
     oriented = _orient_by_degree(graph)
+    return _count_oriented(oriented)[oriented.places]
+
+
+def _count_oriented(oriented: _OrientedGraph) -> Positions:
+    """Return the number of triangles of each node, in the order of degrees."""
     found = count_hub_triangles(oriented.directions)
     # In all others, the lowest and the middle node are no hubs.
     directions = oriented.others
@@ -86,7 +91,7 @@ def count_triangles(graph: NumberedGraph) -> Positions:
     lowest, highest = _sum_masked_product(inner, up, up)
     middle, _ = _sum_masked_product(transpose(inner), up, up)
     found[: len(lowest)] += lowest + middle
-    return np.rint(found + highest).astype(np.int64)[oriented.places]
+    return np.rint(found + highest).astype(np.int64)
 
 
 def compute_clustering(graph: NumberedGraph) -> Numbers:
@@ -96,6 +101,16 @@ def compute_clustering(graph: NumberedGraph) -> Numbers:
     neighbours.
     """
     oriented = _orient_by_degree(graph)
+    between = _count_opposite_edges(oriented)[oriented.places]
+    possible = oriented.degrees * (oriented.degrees - 1)
+    return np.where(possible > 0, between / np.maximum(possible, 1), 0.0)
+
+
+def _count_opposite_edges(oriented: _OrientedGraph) -> Numbers | Positions:
+    """Return for each node, in the order of degrees, the number of directed edges between its neighbours."""
+    counts = oriented.directions.data
+    if len(counts) and (counts == counts[0]).all():
+        return int(counts[0]) * _count_oriented(oriented)
     # The edge that is opposite to a node counts once for each of its directions.
     found = sum_opposite_edges(oriented.directions)
     directions = replace_values(oriented.others, oriented.others.data.astype(np.float64))
@@ -105,9 +120,7 @@ def compute_clustering(graph: NumberedGraph) -> Numbers:
     middle, _ = _sum_masked_product(transpose(inner), directions, up)
     _, highest = _sum_masked_product(transpose(_take_square(directions)), up, up)
     found[: len(lowest)] += lowest + middle
-    between = (found + highest)[oriented.places]
-    possible = oriented.degrees * (oriented.degrees - 1)
-    return np.where(possible > 0, between / np.maximum(possible, 1), 0.0)
+    return found + highest
 
 
 def _take_square(matrix: SparseMatrix) -> SparseMatrix:
