@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -55,7 +56,9 @@ def new_graph(folder: Path) -> Graph:
 
 def end_files(graph: Graph) -> list[Path]:
     """The files of ends, one for each fragment of edges, and of hops, two for each table."""
-    return sorted(Path(str(graph.uri)).glob("edges/*/_ends/*"))
+    # A glob fails where another process deletes a folder under it.
+    folders = ((Path(folder), files) for folder, _, files in os.walk(Path(str(graph.uri)) / "edges"))
+    return sorted(folder / file for folder, files in folders for file in files if folder.name == "_ends")
 
 
 def walk(

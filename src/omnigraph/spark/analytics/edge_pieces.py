@@ -2,8 +2,8 @@
 
 Each task writes its edges twice: in ranges of the begin and of the end. A piece is a part of such a file, so that a
 block is put together from what all tasks found for its rows without reading anything else; and a file has one column
-after the other, because degrees need no other ends. Ends that are stored as
-numbers need no texts; for others a task holds the ids of the nodes.
+after the other, because degrees need no other ends. Ends that are stored as numbers need no texts; for others a task
+holds the ids of the nodes.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class SortedFile:
         """The number of edges."""
         return self.begins[-1]
 
-    def take(self, begin: int, end: int) -> Piece:
+    def take(self, begin: int, end: int) -> EdgePiece:
         """Return the piece with the buckets from ``begin`` on and before ``end``."""
-        return Piece(self.path, self.num_edges, self.begins[begin], self.begins[end])
+        return EdgePiece(self.path, self.num_edges, self.begins[begin], self.begins[end])
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EdgePiece:
     """The edges from ``begin`` on and before ``end`` in a file of ``num_edges``."""
 
     path: str
@@ -117,7 +117,7 @@ def bucket_width(num_nodes: int) -> int:
     return 1 << max(0, (num_nodes - 1) // BUCKETS).bit_length()
 
 
-def read_pieces(folder: ScratchFolder, pieces: Sequence[Piece], column: PieceColumn) -> npt.NDArray[Any]:
+def read_pieces(folder: ScratchFolder, pieces: Sequence[EdgePiece], column: PieceColumn) -> npt.NDArray[Any]:
     """Read one column of some pieces, one behind the other."""
     before, kind = _COLUMNS[column]
     found = np.empty(sum(map(len, pieces)), kind)

@@ -26,7 +26,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Codes, Positions
 from omnigraph.read.topology import build_adjacency
-from omnigraph.spark.analytics.edge_pieces import EndOrder, Piece, SortedFile, bucket_width, read_pieces
+from omnigraph.spark.analytics.edge_pieces import EdgePiece, EndOrder, SortedFile, bucket_width, read_pieces
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.scratch import ScratchFolder
 
@@ -73,7 +73,7 @@ class _BlockPlan:
 
     first: int
     num_rows: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[EdgePiece, ...]
 
 
 @dataclass(frozen=True, slots=True)
