@@ -298,14 +298,17 @@ def test_a_part_of_very_many_ids_is_found_by_an_order_that_is_made_once(
 
     monkeypatch.setattr(entity_sets, "sort_texts", sorting)
     table = whole(graph, cache)
-    part, places = ("p9", "no", "p3", "p30"), [9, -1, 3, 30]
-    assert table.locate(texts(*part)).tolist() == places
+    few, most = ("p9", "no", "p3", "p30"), ("no", *NAMES[:38])
+    assert table.locate(texts(*few)).tolist() == [9, -1, 3, 30]
     assert sorted_ == []
-    monkeypatch.setattr(entity_sets, "_MOST_HASHED", 39)
-    for _ in range(2):
+    monkeypatch.setattr(entity_sets, "_MOST_HASHED", 38)
+    for part, places in ((most, [-1, *range(38)]), (few, [9, -1, 3, 30]), (most, [-1, *range(38)])):
         assert table.locate(texts(*part)).tolist() == places
+        assert sorted_ == [40]
+    sorted_.clear()
+    table = whole(graph, Cache(2**20))
     assert table.locate(texts(*NAMES)).tolist() == list(range(40))
-    assert sorted_ == [40]
+    assert sorted_ == []
 
 
 # --------------------------------------------------------------------------------------------- rows seen by a query

@@ -47,10 +47,9 @@ _SCAN_SECONDS: Final = 10e-9
 1 million ids."""
 _FEW: Final = 16
 """Ids are few if the table has this many times more rows."""
-_SOME: Final = 4
 _MOST_HASHED: Final = 4_000_000
-"""More ids than that are sorted once for whoever looks for a part of them, one in so many or fewer: to hash them all
-takes 80 bytes for each, and is done anew each time. Timed with 8 and 20 million ids, for a million of them."""
+"""More ids than that are sorted once for whoever looks for fewer texts than there are ids: to hash them all takes 80
+bytes for each, and is done anew each time. Timed with 8 and 20 million ids, for a million of them."""
 FEW_ROWS: Final = 1024
 """For so few rows, another scan costs more than the columns that turn out not to be needed."""
 _NO_IDS: Final = make_nulls(0, pa.string())
@@ -165,7 +164,7 @@ class FullTable:
             return np.full(len(texts), -1, np.int64)
         all_ids = self.load_column("id")
         are_few = len(texts) * _FEW <= self._num_rows
-        if not are_few and (self._num_rows <= _MOST_HASHED or len(texts) * _SOME > self._num_rows):
+        if not are_few and self._num_rows <= max(_MOST_HASHED, len(texts)):
             return find_positions(texts, all_ids).astype(np.int64)
         part = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         order = self._find_order() if are_few else self._load_order()
