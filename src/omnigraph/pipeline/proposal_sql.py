@@ -54,6 +54,8 @@ def list_csv_options(csv: CsvFormat, *, has_header: bool, spans_lines: bool) -> 
     """
     # Spark would read a doubled quote as the end of a value.
     options: dict[str, str | bool] = {"header": has_header, "escape": csv.escape or csv.quote or _QUOTE}
+    # By default Spark fills short rows with nulls and cuts long ones, and looks only at the columns that are used.
+    options |= {"mode": "FAILFAST", "columnPruning": False}
     if csv.separator != ",":
         options["sep"] = csv.separator
     if csv.quote != _QUOTE:

@@ -256,7 +256,7 @@ def test_columns_that_sql_cannot_tell_apart_have_other_names() -> None:
     assert set(parse_schema(text).catalog.nodes["Odd"].properties) == {"odd_id", "name", "name_2", "null", "order"}
     assert "column 'Name'" in text
     pipeline = propose_pipeline(["Odd=odd.csv"])
-    assert 'options: {header: false, escape: "\\""}' in pipeline
+    assert 'options: {header: false, escape: "\\"", mode: "FAILFAST", columnPruning: false}' in pipeline
     assert (
         "SELECT _c0 AS _c0, _c2 AS `id:ID`, _c3 AS _c3, _c6 AS `null`, _c7 AS order FROM odd_rows_files"
         " WHERE NOT (_c0 <=> 'name' AND _c2 <=> 'id:ID' AND _c3 <=> 'Name' AND _c6 <=> 'null' AND _c7 <=> 'order')"
@@ -278,7 +278,7 @@ def test_values_of_several_lines_and_other_marks_are_read_alike_on_spark() -> No
     write("notes.tsv", "id:ID\ttext\n1\t'a\nb''c'\n2\tNA\n")
     given = {"quote": "'", "nullValue": "NA"}
     pipeline = propose_pipeline(["Note=notes.tsv"], options=given)
-    options = 'header: true, escape: "\'", '
+    options = 'header: true, escape: "\'", mode: "FAILFAST", columnPruning: false, '
     options += 'sep: "\\t", quote: "\'", nullValue: "NA", multiLine: true'
     assert f'options: {{{options}, lineSep: "\\n"}}' in pipeline
     assert "text: String? // empty in 1 of 2 rows" in infer_schema(["Note=notes.tsv"], given)

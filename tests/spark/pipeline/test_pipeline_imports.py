@@ -296,6 +296,23 @@ def test_rows_of_neo4j_that_look_like_something_else_are_loaded(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("row", ["k3,Ann,x", "k3,Ann,x,Actor,y", 'k3,"An\nn",x,Actor'])
+def test_rows_with_other_columns_than_the_header_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, row: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    look_at_rows(monkeypatch, 2)
+    Path("people.csv").write_text(f"key:ID,name,note:IGNORE,:LABEL\nk1,Ann,x,Actor\nk2,Bob,x,Actor\n{row}\n")
+    with pytest.raises(OmniGraphError) as caught:
+        load_proposed(tmp_path, spark, ["people.csv"])
+    told = row.partition("\n")[0].replace('"', "")
+    assert f"people.csv has a record with more or fewer values than columns: {told}" in str(caught.value).replace(
+        '"', ""
+    )
+    assert len(og.open("made.og").commits()) == 1
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("eight_partitions")
 def test_relationships_whose_ends_nobody_looked_at_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
