@@ -325,6 +325,12 @@ def test_what_is_no_text_is_listed_with_its_line() -> None:
         propose_pipeline(["Person=latin.csv"], options={"encoding": "windows-1252"})
 
 
+def test_files_that_spark_passes_over_are_refused() -> None:
+    write("_people.csv", "9,Eve,,,,Actor\n")
+    with pytest.raises(ParameterError, match=r"Spark does not read files with such names: _people\.csv"):
+        propose_pipeline(["movies.csv", "people.csv,_people.csv", "roles.csv"])
+
+
 def test_a_compressed_file_that_is_none_is_named() -> None:
     Path("people.csv.gz").write_bytes(b"id:ID\n1\n")
     with pytest.raises(ParameterError, match=r"people\.csv\.gz, line 0: Not a gzipped file"):

@@ -183,6 +183,13 @@ def test_a_key_that_the_context_leaves_out_is_left_out() -> None:
     assert [each.predicate for each in parse_rdf("x.jsonld", given)] == ["http://e/p"]
 
 
+def test_files_that_spark_passes_over_are_refused() -> None:
+    write("a.nt", "<http://a> <http://b> 'x' .\n".replace("'", '"'))
+    write("_b.nt", "<http://b> <http://b> 'x' .\n".replace("'", '"'))
+    with pytest.raises(ParameterError, match=r"Spark does not read files with such names: _b\.nt"):
+        infer_schema(["*.nt"])
+
+
 def test_everything_that_cannot_be_parsed_is_listed_at_once() -> None:
     write("a.nt", '<http://a> <http://b> "x" .\n<http://a> <b "x" .\n\n<http://a> .\n')
     write("b.ttl", "@prefix a: <http://a/> .\na:x b:y 1 .\n")

@@ -231,6 +231,20 @@ def test_chunks_of_graphar_are_told_by_their_names(
         load_proposed(tmp_path, spark, ["social"])
 
 
+@pytest.mark.parametrize(
+    "lost", ["vertex/person/names/chunk1", "edge/person_knows_person/ordered_by_source/since/part1/chunk0"]
+)
+def test_a_chunk_of_graphar_that_is_missing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, lost: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("social").mkdir()
+    write_graphar(Path("social"))
+    Path("social", lost).unlink()
+    with pytest.raises(OmniGraphError, match=r"GraphAr has no values below .* for the rows of .*chunk"):
+        load_proposed(tmp_path, spark, ["social"])
+
+
 def look_at_rows(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     for module in (neo4j_files, neo4j_views):
         monkeypatch.setattr(module, "MAX_ROWS", number)

@@ -27,6 +27,7 @@ from omnigraph.pipeline.imports.import_proposal import (
     choose_property_name,
     make_type_name,
     make_view_name,
+    refuse_hidden_files,
 )
 from omnigraph.pipeline.imports.neo4j_files import DumpReader, DumpRows, find_csv_format
 from omnigraph.pipeline.imports.neo4j_headers import HeaderField, Role
@@ -118,6 +119,8 @@ class _TypeBuilder:
         self._edges: dict[tuple[str, str, str], _EdgeType] = {}
         self._spaces: dict[str, dict[str, _NodeType]] = {}
         """The node types of the ids of each space, as far as rows were looked at."""
+        self._owners: dict[str, dict[str, _NodeType]] = {}
+        """The node types of each space, by their names."""
         self._is_complete: dict[str, bool] = {}
         self._ids: dict[str, list[str]] = {}
         """The queries for the ids of each space."""
@@ -135,6 +138,8 @@ class _TypeBuilder:
                 if not node.name:
                     node.name = self._names.choose(make_type_name(label, "Node"))
                 node.parts.append(part)
+                if part.numbers:
+                    self._owners.setdefault(own.space, {})[node.name] = node
                 for number in part.numbers:
                     id_ = cast("str", group.rows[number][own.place])
                     # Ids of two spaces may be equal, but not if the nodes are of one type.
@@ -255,8 +260,8 @@ class _TypeBuilder:
         if self._is_complete[end.space]:
             self._reader.add_dangling(group, number, type_, end)
             return None
-        alone = {node.name: node for node in types.values()}
-        return next(iter(alone.values())) if len(alone) == 1 else None
+        owners = list(self._owners.get(end.space, {}).values())
+        return owners[0] if len(owners) == 1 else None
 
     # ------------------------------------------------------------------------------------- as a proposal
 
@@ -278,6 +283,7 @@ class _TypeBuilder:
 
     def _list_sources(self, groups: Sequence[DumpRows], options: FileOptions) -> Iterator[ImportedSource]:
         for group in groups:
+            refuse_hidden_files(group.files)
             is_plain = len(group.files) == 1 and not group.header.has_own_names
             format_ = find_csv_format(group.files[0], options)
             given = list_csv_options(format_, has_header=is_plain, spans_lines=group.spans_lines)
@@ -358,7 +364,7 @@ class _TypeBuilder:
         return ImportedEdge(edge.name, edge.from_.name, edge.to.name, view, from_, to, properties, tuple(notes))
 
     def _is_space_shared(self, space: str) -> bool:
-        return len({node.name for node in self._spaces[space].values()}) > 1
+        return len(self._owners.get(space, {})) > 1
 
     def _build_properties(
         self, type_name: str, parts: Sequence[_Part], taken: Sequence[str]

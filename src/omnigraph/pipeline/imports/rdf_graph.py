@@ -29,6 +29,7 @@ from omnigraph.pipeline.imports.import_proposal import (
     choose_property_name,
     make_type_name,
     make_view_name,
+    refuse_hidden_files,
 )
 from omnigraph.pipeline.imports.rdf_triples import (
     LINES,
@@ -99,6 +100,7 @@ def propose_rdf(paths: Sequence[str]) -> ImportProposal:
     if other:
         raise ParameterError(f"{', '.join(other)} is no RDF, as the other files are", hint="give one kind of files")
     every = [each for found in files.values() for each in found]
+    refuse_hidden_files(every)
     triples = _read_triples(every)
     ambiguous = _check_names_of_files(every, triples)
     if not triples:
