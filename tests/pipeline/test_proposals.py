@@ -161,7 +161,8 @@ def test_a_table_is_read_on_spark_as_it_is_read_here() -> None:
     write("notes.csv", "code;null;text\n1;a;'x\ny'\n2;b;NA\n")
     options = {"sep": ";", "quote": "'", "nullValue": "NA"}
     text = propose_pipeline(["notes.csv"], options=options)
-    told = '{header: true, escape: "\'", sep: ";", quote: "\'", nullValue: "NA", multiLine: true}'
+    told = '{header: true, escape: "\'", mode: "FAILFAST", columnPruning: false, '
+    told += 'sep: ";", quote: "\'", nullValue: "NA", multiLine: true}'
     assert f"options: {told}" in text
     assert 'null: "`null`"' in text
     assert "multiLine" not in propose_pipeline(["people.csv"])

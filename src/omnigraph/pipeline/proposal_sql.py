@@ -35,6 +35,18 @@ def quote_sql_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def raise_sql_error(*parts: str) -> str:
+    """Return the expression that ends a run with a message; the parts are texts in SQL, none of them null."""
+    return f"raise_error(concat({', '.join(parts)}))"
+
+
+def advise_replacement(value: str, outcome: str) -> str:
+    """Return the end of such a message, as a text in SQL: what to do, or what to write to have no error."""
+    return quote_sql_text(
+        f": move one up, and propose again; or, to {outcome}, write {value} instead of this raise_error in the pipeline"
+    )
+
+
 def list_csv_options(csv: CsvFormat, *, has_header: bool, spans_lines: bool) -> dict[str, str | bool]:
     """Return the options with which Spark reads a file as it is read here.
 
@@ -42,6 +54,8 @@ def list_csv_options(csv: CsvFormat, *, has_header: bool, spans_lines: bool) -> 
     """
     # Spark would read a doubled quote as the end of a value.
     options: dict[str, str | bool] = {"header": has_header, "escape": csv.escape or csv.quote or _QUOTE}
+    # By default Spark fills short rows with nulls and cuts long ones, and looks only at the columns that are used.
+    options |= {"mode": "FAILFAST", "columnPruning": False}
     if csv.separator != ",":
         options["sep"] = csv.separator
     if csv.quote != _QUOTE:

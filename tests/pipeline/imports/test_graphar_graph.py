@@ -114,3 +114,8 @@ def test_files_that_are_none(files: Path) -> None:
         infer_schema(["gone.graph.yml"])
     with pytest.raises(ParameterError, match="one file; there are 2"):
         infer_schema(["social", "other.graph.yml"])
+
+
+def test_labels_that_are_not_read_are_said(files: Path) -> None:
+    (files / "person.vertex.yml").write_text(f"labels: [student, teacher]\n{PERSON}")
+    assert "// social/person.vertex.yml\n// its labels are not read\nnode Person {" in infer_schema(["social"])

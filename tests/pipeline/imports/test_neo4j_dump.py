@@ -98,7 +98,13 @@ def test_a_proposed_pipeline_can_be_planned(dump: Path) -> None:
     path.write_text(text)
     plan = plan_pipeline(read_pipeline(path), graph)
     assert [each.type.name for each in plan.mappings] == ["Movie", "Actor", "Director", "ActedIn", "Directed"]
-    assert [view.name for view in plan.file.views] == ["actor_view", "director_view", "acted_in_view", "directed_view"]
+    assert [view.name for view in plan.file.views] == [
+        "person_ids",
+        "actor_view",
+        "director_view",
+        "acted_in_view",
+        "directed_view",
+    ]
     changed = propose_pipeline(DUMP, schema="node Movie { movie_id: String @key  title: String }")
     assert "# not used: year, genres, labels" in changed
     assert "# the schema has no type ActedIn" in changed
@@ -189,6 +195,24 @@ def test_only_the_first_rows_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(parse_schema(text).catalog.nodes) == {"Movie", "Actor"}
 
 
+def test_lines_that_are_no_rows_do_not_hide_that_there_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neo4j_files, "MAX_ROWS", 2)
+    write("people.csv", "key:ID,:LABEL\n\nk1,Actor\nkey:ID,:LABEL\nk2,Actor\n\n")
+    assert "// people.csv: 2 rows" in infer_schema(["people.csv"])
+    write("people.csv", "key:ID,:LABEL\n\nk1,Actor\nkey:ID,:LABEL\nk2,Actor\nk3,Director\n")
+    assert "// people.csv: the first 2 rows" in infer_schema(["people.csv"])
+
+
+def test_relationships_that_lead_to_nodes_that_were_not_looked_at_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neo4j_files, "MAX_ROWS", 2)
+    write("people.csv", "key:ID,:LABEL\nk1,Actor\nk2,Director\nk3,Actor\n")
+    write("knows.csv", ":START_ID,:END_ID,:TYPE\nk1,k2,KNOWS\nk3,k1,LIKES\n")
+    with pytest.raises(ValidationError) as caught:
+        infer_schema(["people.csv", "knows.csv"])
+    assert [(each.file, each.line, each.rule) for each in caught.value.violations] == [("knows.csv", 3, "neo4j_end")]
+    assert "no relationship of the type LIKES that was looked at" in caught.value.violations[0].message
+
+
 def test_options_and_missing_files() -> None:
     write("movies.csv", "movieId:ID(Movie)\tgenres:string[]\ntt1\ta|b;c\n")
     text = propose_pipeline(["Movie=movies.csv"], options={"sep": "\t", "array_delimiter": "|"})
@@ -220,8 +244,8 @@ def test_files_of_one_type_may_call_their_ends_differently() -> None:
     write("more.csv", "why,film:END_ID(Movie),who:START_ID(Person)\nfun,tt1,k2\n")
     pipeline = propose_pipeline([*DUMP, "DIRECTED=more.csv"])
     (view,) = [line for line in pipeline.splitlines() if line.startswith("  directed_view:")]
-    assert "director_view a ON r.`:START_ID(Person)` = a.`personId:ID(Person)`" in view
-    assert "director_view a ON r.`who:START_ID(Person)` = a.`personId:ID(Person)`" in view
+    assert "person_ids a ON r.`:START_ID(Person)` = a.id AND a.label = 'Director'" in view
+    assert "person_ids a ON r.`who:START_ID(Person)` = a.id AND a.label = 'Director'" in view
     assert "r.`who:START_ID(Person)` AS `:START_ID(Person)`" in view
 
 
@@ -232,10 +256,10 @@ def test_columns_that_sql_cannot_tell_apart_have_other_names() -> None:
     assert set(parse_schema(text).catalog.nodes["Odd"].properties) == {"odd_id", "name", "name_2", "null", "order"}
     assert "column 'Name'" in text
     pipeline = propose_pipeline(["Odd=odd.csv"])
-    assert 'options: {header: false, escape: "\\""}' in pipeline
+    assert 'options: {header: false, escape: "\\"", mode: "FAILFAST", columnPruning: false}' in pipeline
     assert (
         "SELECT _c0 AS _c0, _c2 AS `id:ID`, _c3 AS _c3, _c6 AS `null`, _c7 AS order FROM odd_rows_files"
-        " WHERE _c0 <> 'name' OR _c0 IS NULL"
+        " WHERE NOT (_c0 <=> 'name' AND _c2 <=> 'id:ID' AND _c3 <=> 'Name' AND _c6 <=> 'null' AND _c7 <=> 'order')"
     ) in pipeline
     assert [line.strip() for line in pipeline.splitlines() if line.startswith("      ")] == [
         'odd_id: "`id:ID`"',
@@ -254,7 +278,8 @@ def test_values_of_several_lines_and_other_marks_are_read_alike_on_spark() -> No
     write("notes.tsv", "id:ID\ttext\n1\t'a\nb''c'\n2\tNA\n")
     given = {"quote": "'", "nullValue": "NA"}
     pipeline = propose_pipeline(["Note=notes.tsv"], options=given)
-    options = 'header: true, escape: "\'", sep: "\\t", quote: "\'", nullValue: "NA", multiLine: true'
+    options = 'header: true, escape: "\'", mode: "FAILFAST", columnPruning: false, '
+    options += 'sep: "\\t", quote: "\'", nullValue: "NA", multiLine: true'
     assert f'options: {{{options}, lineSep: "\\n"}}' in pipeline
     assert "text: String? // empty in 1 of 2 rows" in infer_schema(["Note=notes.tsv"], given)
     Path("notes.tsv").write_bytes(b"id:ID\ttext\r\n1\t'a\nb''c'\r\n2\tNA\r\n")
@@ -298,6 +323,12 @@ def test_what_is_no_text_is_listed_with_its_line() -> None:
     assert 'encoding: "iso-8859-1"}' in propose_pipeline(["Person=latin.csv"], options={"encoding": "latin-1"})
     with pytest.raises(ParameterError, match="Spark cannot read cp1252"):
         propose_pipeline(["Person=latin.csv"], options={"encoding": "windows-1252"})
+
+
+def test_files_that_spark_passes_over_are_refused() -> None:
+    write("_people.csv", "9,Eve,,,,Actor\n")
+    with pytest.raises(ParameterError, match=r"Spark does not read files with such names: _people\.csv"):
+        propose_pipeline(["movies.csv", "people.csv,_people.csv", "roles.csv"])
 
 
 def test_a_compressed_file_that_is_none_is_named() -> None:

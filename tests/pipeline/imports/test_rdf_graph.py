@@ -161,6 +161,35 @@ def test_triples_about_triples_are_listed_with_their_file() -> None:
     assert [(each.file, each.line, each.rule) for each in caught.value.violations] == [("a.nt", 2, "rdf_syntax")]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.jsonld", '{"@id": "http://a", "http://b": 1, "name": "x"}', "the key 'name' stands for no IRI"),
+        ("a.jsonld", '{"@id": "http://a", "http://b": {"@id": "c"}}', "'c' is no whole IRI; @base"),
+        ("a.jsonld", '[{"@id": "http://a b", "http://b": 1}]', "'http://a b' is no whole IRI"),
+        ("a.n3", "@prefix : <http://e/> . { :a :b :c } :says :d .", "a formula in braces is not read"),
+    ],
+)
+def test_what_a_parser_would_leave_out_is_refused(name: str, text: str, told: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        infer_schema([write(name, text)])
+    (found,) = caught.value.violations
+    assert (found.file, found.rule) == (name, "rdf_syntax")
+    assert told in found.message
+
+
+def test_a_key_that_the_context_leaves_out_is_left_out() -> None:
+    given = b'{"@context": {"name": null, "p": "http://e/p"}, "@id": "http://a", "name": "x", "p": {"@id": "_:x"}}'
+    assert [each.predicate for each in parse_rdf("x.jsonld", given)] == ["http://e/p"]
+
+
+def test_files_that_spark_passes_over_are_refused() -> None:
+    write("a.nt", "<http://a> <http://b> 'x' .\n".replace("'", '"'))
+    write("_b.nt", "<http://b> <http://b> 'x' .\n".replace("'", '"'))
+    with pytest.raises(ParameterError, match=r"Spark does not read files with such names: _b\.nt"):
+        infer_schema(["*.nt"])
+
+
 def test_everything_that_cannot_be_parsed_is_listed_at_once() -> None:
     write("a.nt", '<http://a> <http://b> "x" .\n<http://a> <b "x" .\n\n<http://a> .\n')
     write("b.ttl", "@prefix a: <http://a/> .\na:x b:y 1 .\n")

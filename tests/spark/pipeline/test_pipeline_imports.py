@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -13,7 +14,8 @@ import omnigraph as og
 from omnigraph.errors import OmniGraphError
 from omnigraph.graph import Graph
 from omnigraph.pipeline.file import read_pipeline
-from omnigraph.pipeline.imports import neo4j_dump, neo4j_files
+from omnigraph.pipeline.imports import neo4j_files, neo4j_views, rdf_graph
+from omnigraph.pipeline.imports.rdf_views import RDF_TYPE
 from omnigraph.pipeline.planner import plan_pipeline
 from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
 from omnigraph.spark.pipeline.run import run_pipeline
@@ -229,14 +231,38 @@ def test_chunks_of_graphar_are_told_by_their_names(
         load_proposed(tmp_path, spark, ["social"])
 
 
+@pytest.mark.parametrize(
+    "lost", ["vertex/person/names/chunk1", "edge/person_knows_person/ordered_by_source/since/part1/chunk0"]
+)
+def test_a_chunk_of_graphar_that_is_missing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, lost: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("social").mkdir()
+    write_graphar(Path("social"))
+    Path("social", lost).unlink()
+    with pytest.raises(OmniGraphError, match=r"GraphAr has no values below .* for the rows of .*chunk"):
+        load_proposed(tmp_path, spark, ["social"])
+
+
+def look_at_rows(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    for module in (neo4j_files, neo4j_views):
+        monkeypatch.setattr(module, "MAX_ROWS", number)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "roles", "unknown"),
     [
-        ("k1,Actor\nk2,Actor\nk3,Director\n", "k1,k2,KNOWS\n", "Director"),
-        ("k1,Actor\nk2,Actor\nk3,\n", "k1,k2,KNOWS\n", "null"),
-        ("k1,Actor\nk2,Director\nk3,Writer;Actor\n", "k1,k2,KNOWS\n", "Writer"),
-        ("k1,Actor\n", "k1,k1,KNOWS\nk1,k1,KNOWS\nk1,k1,LIKES\n", "LIKES"),
+        ("k1,Actor\nk2,Actor\nk3,Director\n", "k1,k2,KNOWS\n", "has the label or type Director"),
+        ("k1,Actor\nk2,Actor\nk3,\n", "k1,k2,KNOWS\n", "has the label or type null"),
+        ("k1,Actor\nk2,Director\nk3,Writer;Actor\n", "k1,k2,KNOWS\n", "has the label or type Writer"),
+        (
+            "k1,Actor\nk2,Actor\nk3,Actor;Star\n",
+            "k1,k2,KNOWS\n",
+            "with the label Actor has several labels, but one is Actor;Star",
+        ),
+        ("k1,Actor\n", "k1,k1,KNOWS\nk1,k1,KNOWS\nk1,k1,LIKES\n", "has the label or type LIKES"),
         ("k1,Actor\nk2,Actor\nk3,Actor\n", "k1,k2,KNOWS\nk2,k3,KNOWS\nk3,k3,KNOWS\n", None),
     ],
 )
@@ -244,14 +270,204 @@ def test_labels_that_nobody_looked_at_are_no_lost_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, nodes: str, roles: str, unknown: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for module in (neo4j_dump, neo4j_files):
-        monkeypatch.setattr(module, "MAX_ROWS", 2)
+    look_at_rows(monkeypatch, 2)
     Path("people.csv").write_text(f"key:ID,:LABEL\n{nodes}")
     Path("roles.csv").write_text(f":START_ID,:END_ID,:TYPE\n{roles}")
     if unknown is None:
         graph = load_proposed(tmp_path, spark, ["people.csv", "roles.csv"])
         assert (len(rows_of(graph, "Actor")), len(rows_of(graph, "Knows"))) == (3, 3)
         return
-    with pytest.raises(OmniGraphError, match=f"none of the first 2 rows has the label or type {unknown}"):
+    with pytest.raises(OmniGraphError, match=f"none of the first 2 rows of .*csv {unknown}: move one up"):
         load_proposed(tmp_path, spark, ["people.csv", "roles.csv"])
     assert len(og.open("made.og").commits()) == 1
+
+
+@pytest.mark.slow
+def test_rows_of_neo4j_that_look_like_something_else_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("head.csv").write_text("name,key:ID(A)\n")
+    Path("people.csv").write_text("name,key:ID(A)\nname,p1\nAnn,p2\n")
+    # The same id in two spaces, and in one of them it is that of another label.
+    Path("robots.csv").write_text("key:ID(B)\np1\n")
+    Path("more.csv").write_text("key:ID(B)\nq1\n")
+    Path("knows.csv").write_text(":START_ID(B),:END_ID(A),:TYPE\np1,p1,LIKES\nq1,p2,LIKES\np1,p2,\n")
+    graph = load_proposed(
+        tmp_path, spark, ["Person=head.csv,people.csv", "Robot=robots.csv", "Person=more.csv", "KNOWS=knows.csv"]
+    )
+    assert {row["key"]: row["name"] for row in rows_of(graph, "Person")} == {
+        "p1": "name",
+        "p2": "Ann",
+        "q1": None,
+    }
+    for type_, ends in (
+        ("RobotLikesPerson", ("p1", "p1")),
+        ("PersonLikesPerson", ("q1", "p2")),
+        ("Knows", ("p1", "p2")),
+    ):
+        assert [(row["from"], row["to"]) for row in rows_of(graph, type_)] == [ends]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ["k3,Ann,x", "k3,Ann,x,Actor,y", 'k3,"An\nn",x,Actor'])
+def test_rows_with_other_columns_than_the_header_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, row: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    look_at_rows(monkeypatch, 2)
+    Path("people.csv").write_text(f"key:ID,name,note:IGNORE,:LABEL\nk1,Ann,x,Actor\nk2,Bob,x,Actor\n{row}\n")
+    with pytest.raises(OmniGraphError) as caught:
+        load_proposed(tmp_path, spark, ["people.csv"])
+    told = row.partition("\n")[0].replace('"', "")
+    assert f"people.csv has a record with more or fewer values than columns: {told}" in str(caught.value).replace(
+        '"', ""
+    )
+    assert len(og.open("made.og").commits()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eight_partitions")
+def test_relationships_whose_ends_nobody_looked_at_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    look_at_rows(monkeypatch, 2)
+    Path("people.csv").write_text("key:ID,:LABEL\na1,Actor\nd1,Director\na2,Actor\nd2,Director\n")
+    Path("movies.csv").write_text("key:ID(M),:LABEL\nm1,Movie\ns1,Series\nm2,Movie\n")
+    Path("towns.csv").write_text("key:ID(T)\nt1\n")
+    files = ["people.csv", "movies.csv", "Town=towns.csv", "knows.csv", "roles.csv", "LIVES_IN=lives.csv"]
+    known = {
+        "knows.csv": ":START_ID,:END_ID,:TYPE\na1,a1,KNOWS\na1,d1,KNOWS\na2,d2,KNOWS\na2,a1,KNOWS\n",
+        "roles.csv": ":START_ID,:END_ID(M),:TYPE\na1,m1,PLAYS\nd1,s1,MAKES\na2,m2,PLAYS\n",
+        "lives.csv": ":START_ID,:END_ID(T)\na1,t1\na1,t1\na2,t1\n",
+    }
+    for name, text in known.items():
+        Path(name).write_text(text)
+    graph = load_proposed(tmp_path, spark, files)
+    sizes = [len(rows_of(graph, each)) for each in ("ActorKnowsActor", "ActorKnowsDirector", "Plays", "Makes")]
+    assert sizes == [2, 2, 2, 1]
+    assert len(rows_of(graph, "LivesIn")) == 3
+    for name, row, unknown in (
+        ("knows.csv", "d2,a2,KNOWS", "is of the type KNOWS from Director d2 to Actor a2: move one up"),
+        ("knows.csv", "a2,x9,KNOWS", "is of the type KNOWS from Actor a2 to no node x9: move one up"),
+        ("roles.csv", "a2,s1,PLAYS", "is of the type PLAYS from Actor a2 to Series s1: move one up"),
+        ("lives.csv", "d2,t1", "is of the type LIVES_IN from Director d2: move one up"),
+    ):
+        Path(name).write_text(f"{known[name]}{row}\n")
+        shutil.rmtree("made.og")
+        with pytest.raises(OmniGraphError, match=f"none of the first 2 rows of {name} {unknown}"):
+            load_proposed(tmp_path, spark, files)
+        assert len(og.open("made.og").commits()) == 1
+        Path(name).write_text(known[name])
+    # What the error says leaves such rows out.
+    Path("lives.csv").write_text(f"{known['lives.csv']}d2,t1\n")
+    path = Path("made.pipeline.yaml")
+    replaced = re.sub(r"(lives_in_view: .*)raise_error\(.*\) END", r"\1FALSE END", path.read_text())
+    path.write_text(replaced)
+    graph = og.open("made.og")
+    run_pipeline(plan_pipeline(read_pipeline(path), graph), lambda: graph.spark(spark), Watched())
+    assert len(rows_of(graph, "LivesIn")) == 3
+
+
+KNOWN_TRIPLES = """
+a a Person
+b a Agent
+b a Person
+a name "Ann"
+a age 33
+a knows b
+a site x
+a near t
+a near y
+t a Town
+t size 1
+b knows a
+"""
+
+
+def write_triples(text: str) -> None:
+    """Write triples of short names, one in a line."""
+    lines: list[str] = []
+    for each in text.strip().splitlines():
+        subject, predicate, value = each.split(" ", 2)
+        given = f"<http://e/{predicate}>" if predicate != "a" else f"<{RDF_TYPE}>"
+        found = value if value[0] == '"' else f"<http://e/{value}>"
+        if value.isdigit():
+            found = f'"{value}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        lines.append(f"<http://e/{subject}> {given} {found} .\n")
+    Path("g.nt").write_text("".join(lines))
+
+
+def look_at_triples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rdf_graph, "MAX_TRIPLES", len(KNOWN_TRIPLES.strip().splitlines()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("later", "unknown"),
+    [
+        ("c a Robot", "has the class http://e/Robot"),
+        ('c name "Cy"', "has a subject that is without a class, as is http://e/c"),
+        ("t a Person", "gives a subject of the class http://e/Town a second one, as http://e/t"),
+        ('b nick "B"', "gives one of the class http://e/Agent a literal by http://e/nick, as has http://e/b"),
+        ("a likes b", "gives one of the class http://e/Person an IRI by http://e/likes, as has http://e/a"),
+        ("a name x", "gives one of the class http://e/Person an IRI by http://e/name, as has http://e/a"),
+        ('a knows "Bob"', "gives one of the class http://e/Person a literal by http://e/knows, as has http://e/a"),
+        ('a name "Anna"', "gives one of the class http://e/Person several values of http://e/name, as has http://e/a"),
+        (
+            'c a Person\nc name "Cy"\nc age "3.5"^^<http://www.w3.org/2001/XMLSchema#decimal>',
+            "gives one of the class http://e/Person by http://e/age a value of the datatype "
+            "http://www.w3.org/2001/XMLSchema#decimal, as has http://e/c",
+        ),
+        (
+            "a knows t",
+            "leads by http://e/knows from one of the class http://e/Person to one of the class http://e/Town, "
+            "as from http://e/a to http://e/t",
+        ),
+        (
+            "a knows z",
+            "leads by http://e/knows from one of the class http://e/Person to an IRI of which nothing is said, "
+            "as from http://e/a to http://e/z",
+        ),
+        (
+            "c a Person\nc site b",
+            "leads by http://e/site from one of the class http://e/Person to one of the class http://e/Agent, "
+            "as from http://e/c to http://e/b",
+        ),
+    ],
+)
+def test_triples_that_are_unlike_all_that_were_looked_at_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, later: str, unknown: str
+) -> None:
+    pytest.importorskip("pyoxigraph")
+    monkeypatch.chdir(tmp_path)
+    look_at_triples(monkeypatch)
+    write_triples(KNOWN_TRIPLES + later)
+    with pytest.raises(OmniGraphError) as caught:
+        load_proposed(tmp_path, spark, ["g.nt"])
+    assert f"none of the first 12 triples of g.nt {unknown}: move one up, and propose again" in str(caught.value)
+    assert len(og.open("made.og").commits()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eight_partitions")
+def test_triples_that_are_like_those_that_were_looked_at_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    pytest.importorskip("pyoxigraph")
+    monkeypatch.chdir(tmp_path)
+    look_at_triples(monkeypatch)
+    more = 'a name "Ann"\nc a Person\nc knows b\nc near t\nc near v\nc site w\nc name "Cy"\nc age 1\n'
+    more += "u a Town\nu size 2\nb knows c\n"
+    write_triples(KNOWN_TRIPLES + more)
+    graph = load_proposed(tmp_path, spark, ["g.nt"])
+    people = {row["iri"]: (row["name"], row["age"], row["site"], row["near"]) for row in rows_of(graph, "Person")}
+    assert people == {
+        "http://e/a": ("Ann", 33, "http://e/x", "http://e/y"),
+        "http://e/c": ("Cy", 1, "http://e/w", "http://e/v"),
+    }
+    assert {row["iri"]: row["size"] for row in rows_of(graph, "Town")} == {"http://e/t": 1, "http://e/u": 2}
+    assert [row["classes"] for row in rows_of(graph, "Agent")] == [["http://e/Agent", "http://e/Person"]]
+    sizes = [len(rows_of(graph, each)) for each in ("PersonKnowsAgent", "AgentKnowsPerson", "Near")]
+    assert sizes == [2, 2, 2]

@@ -78,6 +78,7 @@ class GraphArVertices:
     file: str
     chunk_size: int
     groups: tuple[GraphArGroup, ...]
+    has_labels: bool
 
     @property
     def properties(self) -> list[GraphArProperty]:
@@ -267,7 +268,7 @@ class _GraphReader:
         if not groups:
             told = "there are no 'property_groups', whose files say which vertices there are"
             self.add("graphar_vertices", told, given, "property_groups")
-        return GraphArVertices(self.text(given, "type"), given.file, size, groups)
+        return GraphArVertices(self.text(given, "type"), given.file, size, groups, bool(self._list(given, "labels")))
 
     def read_edges(self, given: _YamlObject, root: str) -> GraphArEdges:
         names = [self.text(given, key) for key in ("src_type", "edge_type", "dst_type")]
@@ -367,8 +368,9 @@ def propose_graphar(paths: Sequence[str]) -> ImportProposal:
         properties = _import_properties([one for group in each.groups for one in group.properties], name, [])
         edges.append(ImportedEdge(name, from_, to, view, "_from_key", "_to_key", tuple(properties), tuple(notes)))
     nodes = [
-        ImportedNode(names[each.type], sources[each.type], tuple(_import_vertex(each, names[each.type])), (each.file,))
+        ImportedNode(names[each.type], sources[each.type], tuple(_import_vertex(each, names[each.type])), tuple(notes))
         for each in graph.vertices
+        for notes in [[each.file, *(["its labels are not read"] if each.has_labels else [])]]
     ]
     given = [
         ImportedSource(sources[each.type], GRAPHAR, graph.path, {"vertices": each.type}) for each in graph.vertices

@@ -179,6 +179,13 @@ def _quote(value: str | bool) -> str:  # noqa: FBT001  an option of a source
     return json.dumps(value, ensure_ascii=False)
 
 
+def refuse_hidden_files(files: Iterable[str]) -> None:
+    """Refuse files that Spark passes over: those whose names begin with a dot or an underscore."""
+    hidden = [each for each in files if Path(each).name.startswith((".", "_"))]
+    if hidden:
+        raise ParameterError(f"Spark does not read files with such names: {', '.join(hidden)}", hint="rename them")
+
+
 # --------------------------------------------------------------------------------------------- names
 
 

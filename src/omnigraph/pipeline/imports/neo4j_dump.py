@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Final, cast
@@ -27,11 +27,19 @@ from omnigraph.pipeline.imports.import_proposal import (
     choose_property_name,
     make_type_name,
     make_view_name,
+    refuse_hidden_files,
 )
 from omnigraph.pipeline.imports.neo4j_files import DumpReader, DumpRows, find_csv_format
 from omnigraph.pipeline.imports.neo4j_headers import HeaderField, Role
+from omnigraph.pipeline.imports.neo4j_views import (
+    PairChoice,
+    SharedEnd,
+    select_ids,
+    select_label,
+    select_rows,
+    select_type,
+)
 from omnigraph.pipeline.proposal_sql import list_csv_options, quote_column, quote_sql_text
-from omnigraph.pipeline.table_profile import MAX_ROWS
 from omnigraph.write.load import MAX_VIOLATIONS, FileOptions
 
 ARRAY_DELIMITER: Final = ";"
@@ -54,6 +62,7 @@ class _Part:
     numbers: list[int]
     condition: str | None
     extra_labels: bool = False
+    pair: PairChoice | None = None
 
 
 @dataclass(slots=True)
@@ -76,30 +85,7 @@ class _EdgeType:
     parts: list[_Part] = field(default_factory=list["_Part"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Join:
-    """A condition on an end of relationships: its id is in a column of a view."""
-
-    role: Role
-    view: str
-    column: str
-
-
 # --------------------------------------------------------------------------------------------- types
-
-
-def _select_rows(group: DumpRows, expression: str, name: str, known: Collection[str]) -> str:
-    """Return the condition for the rows whose label or type is this one.
-
-    If not all rows were looked at, others may have names that nobody knows here: Spark then ends with an error.
-    """
-    chosen = f"{expression} = {quote_sql_text(name)}"
-    if group.is_complete:
-        return chosen
-    told = quote_sql_text(f"{','.join(group.files)}: none of the first {MAX_ROWS:,} rows has the label or type ")
-    listed = ", ".join(quote_sql_text(each) for each in known)
-    unknown = f"raise_error(concat({told}, coalesce({expression}, 'null'), ': move one up, and propose again'))"
-    return f"CASE WHEN {expression} IN ({listed}) THEN {chosen} ELSE {unknown} END"
 
 
 def propose_neo4j(paths: Sequence[str], options: FileOptions, array_delimiter: str | None = None) -> ImportProposal:
@@ -133,7 +119,13 @@ class _TypeBuilder:
         self._edges: dict[tuple[str, str, str], _EdgeType] = {}
         self._spaces: dict[str, dict[str, _NodeType]] = {}
         """The node types of the ids of each space, as far as rows were looked at."""
+        self._owners: dict[str, dict[str, _NodeType]] = {}
+        """The node types of each space, by their names."""
         self._is_complete: dict[str, bool] = {}
+        self._ids: dict[str, list[str]] = {}
+        """The queries for the ids of each space."""
+        self._ids_names = NameRegister()
+        self._ids_views: dict[str, ImportedView] = {}
         self._views: list[ImportedView] = []
 
     def add_nodes(self, groups: Sequence[DumpRows]) -> None:
@@ -146,6 +138,8 @@ class _TypeBuilder:
                 if not node.name:
                     node.name = self._names.choose(make_type_name(label, "Node"))
                 node.parts.append(part)
+                if part.numbers:
+                    self._owners.setdefault(own.space, {})[node.name] = node
                 for number in part.numbers:
                     id_ = cast("str", group.rows[number][own.place])
                     # Ids of two spaces may be equal, but not if the nodes are of one type.
@@ -161,6 +155,7 @@ class _TypeBuilder:
         unnamed = Path(group.files[0]).name.split(".")[0]
         if not fields or group.labels:
             label = group.labels[0] if group.labels else unnamed
+            self._add_ids(group, quote_sql_text(label))
             return {label: _Part(group, everything, None, extra_labels=len(group.labels) > 1 or bool(fields))}
         found: dict[str, _Part] = {}
         for number, text in enumerate(group.list_column(fields[0].place)):
@@ -168,12 +163,20 @@ class _TypeBuilder:
             part = found.setdefault(labels[0] or unnamed, _Part(group, [], None))
             part.numbers.append(number)
             part.extra_labels = part.extra_labels or len(labels) > 1
-        first = f"split({quote_column(fields[0].column)}, '[{self._delimiter}]')[0]"
+        column = quote_column(fields[0].column)
+        first = f"split({column}, '[{self._delimiter}]')[0]"
         label_of = f"coalesce(nullif({first}, ''), {quote_sql_text(unnamed)})" if unnamed in found else first
+        self._add_ids(group, label_of)
         if len(found) > 1 or not group.is_complete:
             for label, part in found.items():
-                part.condition = _select_rows(group, label_of, label, found)
+                part.condition = select_label(
+                    group, column, self._delimiter, label_of, label, found, has_several=part.extra_labels
+                )
         return found
+
+    def _add_ids(self, group: DumpRows, label_of: str) -> None:
+        (own,) = group.header.list_role("ID")
+        self._ids.setdefault(own.space, []).append(select_ids(group, quote_column(own.column), label_of))
 
     def add_edges(self, groups: Sequence[DumpRows]) -> None:
         for group in groups:
@@ -189,16 +192,21 @@ class _TypeBuilder:
                 continue
             types, field_ = self._split_by_type(group), group.header.list_role("TYPE")
             for type_, numbers in types.items():
-                is_chosen = bool(field_) and not group.labels
-                condition = _select_rows(group, quote_column(field_[0].column), type_, types) if is_chosen else None
-                self._add_pairs(group, type_, numbers, start, end, condition)
+                condition = None
+                if field_:
+                    column = quote_column(field_[0].column)
+                    named = f"coalesce({column}, {quote_sql_text(group.labels[0])})" if group.labels else column
+                    condition = select_type(group, named, type_, types)
+                self._add_pairs(group, type_, numbers, (start, end), condition)
 
     def _split_by_type(self, group: DumpRows) -> dict[str, list[int]]:
+        """Return the rows of each type: that of the row, else the one before the name of the file."""
         fields = group.header.list_role("TYPE")
-        if not fields or group.labels:
+        if not fields:
             return {group.labels[0]: list(range(len(group.rows)))}
         found: dict[str, list[int]] = {}
-        for number, text in enumerate(group.list_column(fields[0].place)):
+        for number, given in enumerate(group.list_column(fields[0].place)):
+            text = group.labels[0] if given is None and group.labels else given
             if text is None:
                 file, line = group.places[number]
                 message = "the relationship has no type"
@@ -212,20 +220,37 @@ class _TypeBuilder:
         group: DumpRows,
         type_: str,
         numbers: Sequence[int],
-        start: HeaderField,
-        end: HeaderField,
+        ends: tuple[HeaderField, HeaderField],
         condition: str | None,
     ) -> None:
         """Divide relationships of one type, which a condition selects, by the node types that they connect."""
         pairs: dict[tuple[str, str], list[int]] = {}
         for number in numbers:
-            nodes = [self._find_end(group, number, type_, each) for each in (start, end)]
+            nodes = [self._find_end(group, number, type_, each) for each in ends]
             if nodes[0] is not None and nodes[1] is not None:
-                pairs.setdefault((nodes[0].name, nodes[1].name), []).append(number)
-        by_name = {node.name: node for node in self._nodes.values()}
+                pairs.setdefault((nodes[0].label, nodes[1].label), []).append(number)
+        is_complete = all(self._is_complete[each.space] for each in ends)
+        if numbers and not pairs and not is_complete:
+            self._reader.add_unconnected(group, numbers[0], type_)
+        shared = [place for place, each in enumerate(ends) if self._is_space_shared(each.space)]
+        views = tuple(
+            SharedEnd("to" if place else "from", quote_column(ends[place].column), self._name_ids(ends[place].space))
+            for place in shared
+        )
+        labels = {pair: tuple(pair[place] for place in shared) for pair in pairs}
+        known = None if group.is_complete and is_complete else tuple(dict.fromkeys(labels.values()))
         for (from_, to), mine in pairs.items():
-            edge = self._edges.setdefault((type_, from_, to), _EdgeType("", by_name[from_], by_name[to]))
-            edge.parts.append(_Part(group, mine, condition))
+            nodes = self._nodes[from_], self._nodes[to]
+            edge = self._edges.setdefault((type_, nodes[0].name, nodes[1].name), _EdgeType("", *nodes))
+            pair = PairChoice(type_, views, labels[from_, to], known) if views else None
+            edge.parts.append(_Part(group, mine, condition, pair=pair))
+
+    def _name_ids(self, space: str) -> str:
+        """Return the view with the ids of a space, which is made if it is used."""
+        if space not in self._ids_views:
+            name = self._ids_names.choose(make_view_name(space or "Node", "ids"))
+            self._ids_views[space] = ImportedView(name, " UNION ALL ".join(self._ids[space]))
+        return self._ids_views[space].name
 
     def _find_end(self, group: DumpRows, number: int, type_: str, end: HeaderField) -> _NodeType | None:
         types = self._spaces[end.space]
@@ -235,13 +260,14 @@ class _TypeBuilder:
         if self._is_complete[end.space]:
             self._reader.add_dangling(group, number, type_, end)
             return None
-        alone = {node.name: node for node in types.values()}
-        return next(iter(alone.values())) if len(alone) == 1 else None
+        owners = list(self._owners.get(end.space, {}).values())
+        return owners[0] if len(owners) == 1 else None
 
     # ------------------------------------------------------------------------------------- as a proposal
 
     def build(self, groups: Sequence[DumpRows], options: FileOptions) -> ImportProposal:
         sources = tuple(self._list_sources(groups, options))
+        self._views += self._ids_views.values()
         nodes = [self._build_node(each) for each in self._nodes.values()]
         counts = Counter(type_ for type_, _, _ in self._edges)
         for (type_, from_, to), edge in self._edges.items():
@@ -257,6 +283,7 @@ class _TypeBuilder:
 
     def _list_sources(self, groups: Sequence[DumpRows], options: FileOptions) -> Iterator[ImportedSource]:
         for group in groups:
+            refuse_hidden_files(group.files)
             is_plain = len(group.files) == 1 and not group.header.has_own_names
             format_ = find_csv_format(group.files[0], options)
             given = list_csv_options(format_, has_header=is_plain, spans_lines=group.spans_lines)
@@ -276,16 +303,15 @@ class _TypeBuilder:
             yield ImportedSource(f"{group.source}_files", "csv", str(Path(folder) / path), given)
             fields = group.header.columns
             columns = [f"_c{each.place} AS {quote_column(each.column)}" for each in fields]
-            # A header may stand in each file.
-            first = f"_c{fields[0].place}"
-            wanted = f"{first} <> {quote_sql_text(fields[0].text)} OR {first} IS NULL"
-            sql = f"SELECT {', '.join(columns)} FROM {group.source}_files WHERE {wanted}"  # noqa: S608  it is shown
+            # A header may stand in each file; a row may have the text of one field by chance.
+            header = " AND ".join(f"_c{each.place} <=> {quote_sql_text(each.text)}" for each in fields)
+            sql = f"SELECT {', '.join(columns)} FROM {group.source}_files WHERE NOT ({header})"  # noqa: S608  it is shown
             self._views.append(ImportedView(group.source, sql))
 
-    def _view_of(self, name: str, parts: Sequence[_Part], joins: Sequence[_Join] = ()) -> str:
+    def _view_of(self, name: str, parts: Sequence[_Part]) -> str:
         """Return the view with the rows of a type: the source itself, or a view that selects them."""
         alone = parts[0]
-        if len(parts) == 1 and alone.condition is None and not joins:
+        if len(parts) == 1 and alone.condition is None and alone.pair is None:
             return alone.rows.source
         columns = _name_columns(parts)
         selects: list[str] = []
@@ -296,13 +322,7 @@ class _TypeBuilder:
                 for key, column in columns.items()
             ]
             chosen = "r.*" if len(parts) == 1 else ", ".join(wanted)
-            joined = "".join(
-                f" LEFT SEMI JOIN {each.view} {letter}"
-                f" ON r.{quote_column(own[each.role, ''])} = {letter}.{quote_column(each.column)}"
-                for letter, each in zip("ab", joins, strict=False)
-            )
-            where = "" if part.condition is None else f" WHERE {part.condition}"
-            selects.append(f"SELECT {chosen} FROM {part.rows.source} r{joined}{where}")  # noqa: S608  it is shown
+            selects.append(select_rows(part.rows, chosen, part.condition, part.pair))
         view = make_view_name(name, "view")
         self._views.append(ImportedView(view, " UNION ALL ".join(selects)))
         return view
@@ -333,27 +353,18 @@ class _TypeBuilder:
         return fields[0] if fields else None
 
     def _build_edge(self, type_: str, edge: _EdgeType) -> ImportedEdge:
-        ends: tuple[tuple[Role, _NodeType], ...] = ("START_ID", edge.from_), ("END_ID", edge.to)
-        joins = [
-            _Join(role, self._nodes_view(node), _name_columns(node.parts)["ID", ""])
-            for role, node in ends
-            if any(self._is_space_shared(part.rows.header.list_role(role)[0].space) for part in edge.parts)
-        ]
         notes = [*(part.rows.label for part in edge.parts), f"relationships of the type {type_}"]
-        if joins:
+        if any(part.pair is not None for part in edge.parts):
             notes.append(f"only those from {edge.from_.name} to {edge.to.name}: their ids share a space with others")
-        view = self._view_of(edge.name, edge.parts, joins)
+        view = self._view_of(edge.name, edge.parts)
+        ends: tuple[tuple[Role, _NodeType], ...] = ("START_ID", edge.from_), ("END_ID", edge.to)
         columns = _name_columns(edge.parts)
         from_, to = (_express(_id_type(node), columns[role, ""], self._delimiter) for role, node in ends)
         properties = tuple(self._build_properties(edge.name, edge.parts, []))
         return ImportedEdge(edge.name, edge.from_.name, edge.to.name, view, from_, to, properties, tuple(notes))
 
     def _is_space_shared(self, space: str) -> bool:
-        return len({node.name for node in self._spaces[space].values()}) > 1
-
-    def _nodes_view(self, node: _NodeType) -> str:
-        name = make_view_name(node.name, "view")
-        return name if any(view.name == name for view in self._views) else node.parts[0].rows.source
+        return len(self._owners.get(space, {})) > 1
 
     def _build_properties(
         self, type_name: str, parts: Sequence[_Part], taken: Sequence[str]

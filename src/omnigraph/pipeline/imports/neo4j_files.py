@@ -160,12 +160,11 @@ class DumpReader:
         spans_lines = any(_has_several_lines(name) for name in names)
         has_returns = head.has_return
         nulls = self._options.csv.null_texts
-        for each in islice(records, MAX_ROWS + 1):
+        # neo4j-admin may repeat the header in each file.
+        wanted = (each for each in records if each.values and each.values != names)
+        for each in islice(wanted, MAX_ROWS):
             record, file, line = each.values, each.file, each.line
             has_returns = has_returns or each.has_return
-            if record == names or not record:
-                # neo4j-admin may repeat the header in each file.
-                continue
             if len(record) != len(names):
                 message = f"the record has {len(record)} values, and the header {len(names)} fields"
                 self.problems.append(Violation(type_name, "neo4j_columns", message, file, line, value=",".join(record)))
@@ -175,9 +174,8 @@ class DumpReader:
             rows.append([None if value in nulls else value for value in record])
             places.append((file, line))
         source = self._sources.choose(make_view_name(Path(files[-1]).name.split(".")[0], "rows"))
-        is_complete = len(rows) <= MAX_ROWS
-        kept, where = rows[:MAX_ROWS], places[:MAX_ROWS]
-        found = DumpRows(tuple(files), labels, header, kept, where, is_complete, source, spans_lines, not has_returns)
+        is_complete = next(wanted, None) is None
+        found = DumpRows(tuple(files), labels, header, rows, places, is_complete, source, spans_lines, not has_returns)
         self._check_values(found, type_name)
         return found
 
@@ -224,6 +222,15 @@ class DumpReader:
         value = rows.rows[number][field_.place]
         message = f"no node has the id '{value}'" + (f" of the space {field_.space}" if field_.space else "")
         self._add(rows, number, type_, field_, "neo4j_end", message, value)
+
+    def add_unconnected(self, rows: DumpRows, number: int, type_: str) -> None:
+        """Note relationships of a type whose ends are all nodes that were not looked at."""
+        file, line = rows.places[number]
+        message = (
+            f"no relationship of the type {type_} that was looked at connects nodes that were:"
+            " give the ids of each label a space in the headers, as :ID(Person), or move such nodes up"
+        )
+        self.problems.append(Violation(type_, "neo4j_end", message, file, line))
 
     def add_repeated(self, rows: DumpRows, number: int, type_: str, field_: HeaderField) -> None:
         """Note a node whose id another one has."""

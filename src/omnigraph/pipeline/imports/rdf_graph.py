@@ -29,6 +29,7 @@ from omnigraph.pipeline.imports.import_proposal import (
     choose_property_name,
     make_type_name,
     make_view_name,
+    refuse_hidden_files,
 )
 from omnigraph.pipeline.imports.rdf_triples import (
     LINES,
@@ -39,15 +40,22 @@ from omnigraph.pipeline.imports.rdf_triples import (
     parse_lines,
     parse_rdf,
 )
+from omnigraph.pipeline.imports.rdf_views import (
+    RDF_TYPE,
+    UNTYPED,
+    KnownObjects,
+    RdfChecks,
+    select_links,
+    select_nodes,
+    select_subjects,
+)
 from omnigraph.pipeline.proposal_sql import quote_column, quote_sql_text
 from omnigraph.storage.columns import Values
 from omnigraph.write.load import convert_texts, expand_path
 
 MAX_TRIPLES: Final = 1_000_000
 """How many triples are looked at."""
-RDF_TYPE: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
-_UNTYPED: Final = ""
 _SCALARS: Final[Mapping[str, tuple[Scalar, str]]] = {
     **{f"{_XSD}{name}": (Scalar.I64, "bigint") for name in ("integer", "int", "long", "short", "byte")},
     **{f"{_XSD}{name}": (Scalar.I64, "bigint") for name in ("nonNegativeInteger", "positiveInteger", "unsignedInt")},
@@ -71,6 +79,11 @@ class _Predicate:
     """How many objects are subjects of each class."""
     num_left: int = 0
 
+    @property
+    def known(self) -> KnownObjects:
+        """The kinds of its objects."""
+        return KnownObjects(self.has_literals, self.num_left > 0, tuple(self.links))
+
 
 def is_rdf(paths: Sequence[str]) -> bool:
     """Whether one of the files has an ending of RDF."""
@@ -87,11 +100,14 @@ def propose_rdf(paths: Sequence[str]) -> ImportProposal:
     if other:
         raise ParameterError(f"{', '.join(other)} is no RDF, as the other files are", hint="give one kind of files")
     every = [each for found in files.values() for each in found]
+    refuse_hidden_files(every)
     triples = _read_triples(every)
-    _check_names_of_files(every, triples)
+    ambiguous = _check_names_of_files(every, triples)
     if not triples:
         raise ParameterError("the files have no triples", hint="there is nothing to propose")
-    return _RdfBuilder(triples[:MAX_TRIPLES], is_complete=len(triples) <= MAX_TRIPLES).build(list(files))
+    is_complete = len(triples) <= MAX_TRIPLES
+    checks = None if is_complete else RdfChecks(f"the first {MAX_TRIPLES:,} triples of {','.join(files)}")
+    return _RdfBuilder(triples[:MAX_TRIPLES], checks, ambiguous).build(list(files))
 
 
 def _read_triples(files: Sequence[str]) -> list[Triple]:
@@ -115,26 +131,30 @@ def _read_triples(files: Sequence[str]) -> list[Triple]:
     return found
 
 
-def _check_names_of_files(files: Sequence[str], triples: Sequence[Triple]) -> None:
-    """Refuse two files of one name with nodes without a name: those of both would have the same keys."""
+def _check_names_of_files(files: Sequence[str], triples: Sequence[Triple]) -> list[str]:
+    """Refuse two files of one name with nodes without a name: those of both would have the same keys.
+
+    Return the beginnings of such keys.
+    """
     counts = Counter(Path(each).name for each in files)
     repeated = [f"_:{name}#" for name, count in counts.items() if count > 1]
-    if not repeated:
-        return
     met = next((each.subject for each in triples if each.subject.startswith(tuple(repeated))), None)
     if met is not None:
         name = met.removeprefix("_:").rpartition("#")[0]
         raise ParameterError(
             f"several files are called {name}, and nodes without a name are told apart by that", hint="rename them"
         )
+    return repeated
 
 
 class _RdfBuilder:
     """Sorts triples by the classes of their subjects."""
 
-    def __init__(self, triples: Sequence[Triple], *, is_complete: bool) -> None:
+    def __init__(self, triples: Sequence[Triple], checks: RdfChecks | None, ambiguous: Sequence[str]) -> None:
         self._triples = triples
-        self._label = f"{'' if is_complete else 'the first '}{len(triples):,} triples"
+        self._checks = checks
+        self._ambiguous = ambiguous
+        self._label = f"{'' if checks is None else 'the first '}{len(triples):,} triples"
         classes: dict[str, list[str]] = {}
         for each in triples:
             classes.setdefault(each.subject, [])
@@ -144,12 +164,12 @@ class _RdfBuilder:
         self._ranked = sorted(counts, key=lambda name: (counts[name], name))
         rank = {name: place for place, name in enumerate(self._ranked)}
         self._class_of = {
-            subject: min(names, key=rank.__getitem__) if names else _UNTYPED for subject, names in classes.items()
+            subject: min(names, key=rank.__getitem__) if names else UNTYPED for subject, names in classes.items()
         }
         self._subjects = Counter(self._class_of.values())
         self._several = {self._class_of[subject] for subject, names in classes.items() if len(set(names)) > 1}
         register = NameRegister()
-        used = [name for name in (*self._ranked, _UNTYPED) if self._subjects[name]]
+        used = [name for name in (*self._ranked, UNTYPED) if self._subjects[name]]
         self._names = {name: register.choose(make_type_name(_local(name), "Resource")) for name in used}
         self._edge_names = register
 
@@ -160,14 +180,8 @@ class _RdfBuilder:
         views = [ImportedView("triples", " UNION ALL ".join(f"SELECT * FROM {each.name}" for each in sources))]  # noqa: S608  it is shown
         if len(sources) == 1:
             sources, views = [ImportedSource("triples", "rdf", paths[0])], []
-        ranks = " ".join(f"WHEN {quote_sql_text(name)} THEN {place}" for place, name in enumerate(self._ranked))
-        order = (
-            f"CASE WHEN predicate = {quote_sql_text(RDF_TYPE)} THEN CASE object {ranks} END END" if ranks else "NULL"
-        )
-        chosen = f"coalesce(min_by(object, {order}), '')" if ranks else "''"
-        views.append(
-            ImportedView("subjects", f"SELECT subject, {chosen} AS class FROM triples GROUP BY subject")  # noqa: S608  it is shown
-        )
+        subjects = select_subjects(self._ranked, self._names, self._several, self._ambiguous, self._checks)
+        views.append(ImportedView("subjects", subjects))
         nodes = [self._build_node(name, found.get(name, {}), views) for name in self._names]
         pairs = Counter(predicate for mine in found.values() for predicate, each in mine.items() for _ in each.links)
         edges = [
@@ -206,27 +220,37 @@ class _RdfBuilder:
         if class_ in self._several:
             kind = ValueType(Scalar.STRING, nullable=True, is_list=True)
             properties.append(ImportedProperty("classes", kind, "classes", ("all of its rdf:type",)))
-            columns.append(f"{_gather(RDF_TYPE, '', is_list=True)} AS classes")
+            columns.append(f"{self._gather(class_, RDF_TYPE, _when(RDF_TYPE), is_list=True)} AS classes")
         for predicate, seen in predicates.items():
             if not seen.values:
                 continue
             own = choose_property_name(_local(predicate), name, [each.name for each in properties])
             type_, sql, notes = self._choose_type(predicate, seen, count)
-            cast_ = "" if sql is None else sql
-            condition = _only_values(seen)
-            columns.append(f"{_gather(predicate, condition, is_list=type_.is_list, sql=cast_)} AS {quote_column(own)}")
+            value = self._find_value(class_, predicate, seen, sql)
+            columns.append(f"{self._gather(class_, predicate, value, is_list=type_.is_list)} AS {quote_column(own)}")
             properties.append(ImportedProperty(own, type_, quote_column(own), tuple(notes)))
-        selected = ", ".join(["s.subject AS iri", *columns])
         view = make_view_name(name, "nodes")
-        joined = "LEFT JOIN triples t ON t.subject = s.subject" if columns else ""
-        if any(seen.values and seen.links for seen in predicates.values()):
-            joined += " LEFT JOIN subjects o ON o.subject = t.object AND t.kind <> 'literal'"
-        where = f"WHERE s.class = {quote_sql_text(class_)} GROUP BY s.subject"
-        views.append(ImportedView(view, f"SELECT {selected} FROM subjects s {joined} {where}"))  # noqa: S608  it is shown
+        known = {predicate: seen.known for predicate, seen in predicates.items()}
+        views.append(ImportedView(view, select_nodes(class_, columns, known, self._checks)))
         said = f"<{class_}>" if class_ else "subjects without rdf:type"
         notes = [f"{said}: {count:,} subject{'' if count == 1 else 's'}"]
         notes += ["of several classes the one that the fewest subjects have"] if class_ in self._several else []
         return ImportedNode(name, view, tuple(properties), tuple(notes))
+
+    def _find_value(self, class_: str, predicate: str, seen: _Predicate, sql: str | None) -> str:
+        """Return the expression of a value of a predicate; null for triples of others."""
+        value = "t.object" if sql is None else f"cast(t.object AS {sql})"
+        if self._checks is not None and sql is not None:
+            datatypes = [name for name, (_, other) in _SCALARS.items() if other == sql]
+            value = self._checks.check_value(class_, predicate, value, datatypes)
+        return _when(predicate, " AND (t.kind = 'literal' OR o.subject IS NULL)" if seen.links else "", value)
+
+    def _gather(self, class_: str, predicate: str, value: str, *, is_list: bool) -> str:
+        """Return the expression that gathers the values of a predicate."""
+        if is_list:
+            # Without a value there is no list, rather than an empty one.
+            return f"nullif(array_sort(collect_set({value})), array())"
+        return f"max({value})" if self._checks is None else self._checks.check_single(class_, predicate, value)
 
     def _choose_type(self, predicate: str, seen: _Predicate, count: int) -> tuple[ValueType, str | None, list[str]]:
         """Return the type of a property, the SQL type to cast to, and what was guessed."""
@@ -259,13 +283,7 @@ class _RdfBuilder:
         plain = make_type_name(_local(predicate), "Link")
         name = self._edge_names.choose(plain if is_alone else f"{start}{plain}{end}")
         view = make_view_name(name, "links")
-        sql = (
-            "SELECT DISTINCT t.subject AS source, t.object AS target FROM triples t"  # noqa: S608  it is shown
-            f" JOIN subjects a ON a.subject = t.subject AND a.class = {quote_sql_text(from_)}"
-            f" JOIN subjects b ON b.subject = t.object AND b.class = {quote_sql_text(to)}"
-            f" WHERE t.predicate = {quote_sql_text(predicate)} AND t.kind <> 'literal'"
-        )
-        views.append(ImportedView(view, sql))
+        views.append(ImportedView(view, select_links(predicate, from_, to, seen.known, self._checks)))
         count = seen.links[to]
         notes = [f"<{predicate}>: {count:,} triple{'' if count == 1 else 's'}"]
         if seen.num_left:
@@ -273,17 +291,8 @@ class _RdfBuilder:
         return ImportedEdge(name, start, end, view, "source", "target", (), tuple(notes))
 
 
-def _only_values(seen: _Predicate) -> str:
-    """Return the condition of triples that are values and not edges."""
-    return " AND (t.kind = 'literal' OR o.subject IS NULL)" if seen.links else ""
-
-
-def _gather(predicate: str, condition: str, *, is_list: bool, sql: str = "") -> str:
-    """Return the expression that gathers the objects of a predicate."""
-    value = f"cast(t.object AS {sql})" if sql else "t.object"
-    given = f"CASE WHEN t.predicate = {quote_sql_text(predicate)}{condition} THEN {value} END"
-    # Without a value there is no list, rather than an empty one.
-    return f"nullif(array_sort(collect_set({given})), array())" if is_list else f"max({given})"
+def _when(predicate: str, condition: str = "", value: str = "t.object") -> str:
+    return f"CASE WHEN t.predicate = {quote_sql_text(predicate)}{condition} THEN {value} END"
 
 
 def _local(iri: str) -> str:

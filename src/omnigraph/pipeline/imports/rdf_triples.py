@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
@@ -33,6 +34,7 @@ _GZIP: Final = ".gz"
 UNREADABLE: Final = (OSError, EOFError, zlib.error)
 """What reading a compressed file may raise."""
 _STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
+_WHOLE_IRI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*")
 _MAX_SHOWN: Final = 100
 
 
@@ -139,7 +141,33 @@ def _describe(name: str, line: int | None, error: SyntaxError, text: str) -> Vio
 def _parse(ending: str, data: bytes) -> Iterable[Any]:
     require_package("pyoxigraph")
     library = cast("Any", import_module("pyoxigraph"))
-    return library.parse(data, format=library.RdfFormat.from_extension("rdf" if ending == "owl" else ending))
+    format_ = library.RdfFormat.from_extension("rdf" if ending == "owl" else ending)
+    if ending == "n3":
+        return _refuse_formulas(library.parse(data, format=format_), library.DefaultGraph())
+    if ending == "jsonld":
+        # Otherwise triples with an IRI that is not whole are left out without a word.
+        return _refuse_relative(library.parse(data, format=format_, lenient=True))
+    return library.parse(data, format=format_)
+
+
+def _refuse_formulas(quads: Iterable[Any], whole: Any) -> Iterator[Any]:
+    """Yield statements; those in braces are not said to be true."""
+    for each in quads:
+        if each.graph_name != whole:
+            raise SyntaxError("a formula in braces is not read")
+        yield each
+
+
+def _refuse_relative(quads: Iterable[Any]) -> Iterator[Any]:
+    """Yield statements whose IRIs are whole."""
+    for each in quads:
+        if not _WHOLE_IRI.fullmatch(each.predicate.value):
+            name = each.predicate.value
+            raise SyntaxError(f"the key '{name}' stands for no IRI; a context that maps it to null leaves it out")
+        for term in (each.subject, each.object):
+            if type(term).__name__ == "NamedNode" and not _WHOLE_IRI.fullmatch(term.value):
+                raise SyntaxError(f"'{term.value}' is no whole IRI; @base in the context says what it is relative to")
+        yield each
 
 
 def _make_triple(quad: Any, name_blank: Callable[[str], str]) -> Triple:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = "_file"
 _ROW: Final = "_row"
+_FOUND: Final = "_found"
 _PLACE: Final = (_FILE, _ROW)
 
 
@@ -67,8 +68,16 @@ def _read_vertices(session: SparkSession, vertices: GraphArVertices) -> DataFram
 
 def _join_groups(session: SparkSession, rows: DataFrame, groups: Sequence[GraphArGroup]) -> DataFrame:
     for group in groups:
-        more = _read_places(session, group.folder, [each.name for each in group.properties])
-        rows = rows.join(more, list(_PLACE), "left")
+        names = [each.name for each in group.properties]
+        more = _read_places(session, group.folder, names).withColumn(_FOUND, sql.lit(1))
+        # A chunk that is missing would look like values that are.
+        place = (sql.lit(f"GraphAr has no values below {group.folder} for the rows of "), sql.col(_FILE))
+        missing = sql.col(_FOUND).isNull()
+        checked = {
+            name: sql.when(missing, sql.raise_error(sql.concat(*place))).otherwise(sql.col(f"`{name}`"))
+            for name in names
+        }
+        rows = rows.join(more, list(_PLACE), "left").withColumns(checked).drop(_FOUND)
     return rows
 
 

@@ -35,6 +35,7 @@ _MESSAGE_PREFIX: Final = re.compile(r"^(?:(?:[a-z]\w*\.)+\w+: )?(?:\[[A-Z0-9_.]+
 _NO_DRIVER: Final = re.compile(r"No suitable driver|^java\.lang\.ClassNotFoundException: ")
 _MESSAGE_SUFFIX: Final = re.compile(r"\s+SQLSTATE: .*|\n.*", re.DOTALL)
 _UNREADABLE: Final = re.compile(r"(?:^|: )(?P<path>/.+?) cannot be read: ")
+_MALFORMED: Final = re.compile(r"Malformed CSV record: (?P<record>.*?) SQLSTATE: ", re.DOTALL)
 _FILE: Final = re.compile(r"\bfile:/+(?P<path>\S+?)\.?(?=\s|$)")
 
 
@@ -128,6 +129,13 @@ def _locate_problem(plan: PipelinePlan, error: SparkFailure) -> Problem | None:
     file = plan.file
     for path in _find_files(_text_of(error)):
         source = _find_source(file, path)
+        malformed = _MALFORMED.search(str(error))
+        if source is not None and malformed is not None:
+            told = file.redactor.redact(
+                f"{path} has a record with more or fewer values than columns: {malformed['record']}"
+            )
+            hint = "correct it; if a value of the file has several lines, add multiLine: true to the options"
+            return file.problem(codes.NO_SOURCE, f"source '{source.name}': {told}", source.error_span, hint)
         if source is not None:
             return sql_problem(file, error, f"source '{source.name}'", source.error_span, codes.NO_SOURCE)
     fragments = _sql_fragments_of(error)
