@@ -15,7 +15,6 @@ from omnigraph.analytics.kernels import (
     Side,
     State,
     group_pairs,
-    split_rows,
 )
 from omnigraph.analytics.named_algorithms import list_parameters, run_algorithm
 from omnigraph.analytics.parameters import NodeReference
@@ -92,7 +91,6 @@ __all__ = [
     "refuse_beyond",
     "refuse_weights",
     "run_algorithm",
-    "split_rows",
     "take_ids",
     "take_types",
     "to_numbers",

@@ -40,6 +40,10 @@ class SparseMatrix(Protocol):
         """Sum the entries at the same place."""
         ...
 
+    def sort_indices(self) -> None:
+        """Sort each row by its columns."""
+        ...
+
     def tocsr(self) -> Self:
         """Return the matrix in compressed sparse rows."""
         ...

@@ -20,12 +20,11 @@ import numpy as np
 import orjson
 from ulid import ULID
 
-from omnigraph.analytics import AdjacencyBlock, Kernel, NumberedGraph, Numbers, Side, State
+from omnigraph.analytics import AdjacencyBlock, Kernel, NumberedGraph, Numbers, Side, State, group_pairs
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import ParameterError
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.frames import Codes, Positions
-from omnigraph.read.topology import build_adjacency
+from omnigraph.read.frames import Positions
 from omnigraph.spark.analytics.edge_pieces import EdgePiece, EndOrder, SortedFile, bucket_width, read_pieces
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.scratch import ScratchFolder
@@ -252,20 +251,10 @@ def _build_block(folder: ScratchFolder, num_nodes: int, weighted: bool, plan: _B
     """Task: put a block together from pieces, its neighbours in ascending order."""
     rows, others = (read_pieces(folder, plan.pieces, column) for column in ("row", "other"))
     rows -= np.int32(plan.first)
-    if weighted:
-        every = np.arange(len(rows), dtype=np.int32)
-        found = build_adjacency((rows, others, every), (plan.num_rows, num_nodes), distinct=False)
-        assert found.edges is not None
-        arrays = [found.indptr, found.neighbours, read_pieces(folder, plan.pieces, "weight")[found.edges]]
-    else:
-        counts = np.bincount(rows, minlength=plan.num_rows)
-        # An edge is a number that sorts by its row, then by its other end: no order is needed beside it.
-        codes: Codes = rows.astype(np.uint64)
-        codes <<= np.uint64(32)
-        codes |= others.view(np.uint32)
-        codes.sort()
-        neighbours = codes.astype(np.uint32).view(np.int32)
-        arrays = [np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), neighbours]
+    weights = read_pieces(folder, plan.pieces, "weight") if weighted else np.zeros(len(rows), np.int8)
+    found = group_pairs(rows, others, weights, (plan.num_rows, num_nodes))
+    found.sort_indices()
+    arrays = [found.indptr, found.indices, *([found.data] if weighted else [])]
     path = f"block-{ULID()}.npy"
     folder.put(path, _dump_arrays(arrays))
     return StoredBlock(path, plan.first, plan.num_rows)
