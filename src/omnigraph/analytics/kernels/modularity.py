@@ -204,7 +204,8 @@ def _keep_inside(links: SparseMatrix, communities: CompactPositions) -> SparseMa
 
 def _combine(network: _Network, inside: float, sums: Numbers) -> float:
     shares = sums / network.total
-    return inside / network.total - network.resolution * float(shares @ shares)
+    # A product of vectors would go to threads of BLAS, which cost more than they do, and sum in an order of their own.
+    return inside / network.total - network.resolution * float((shares * shares).sum())
 
 
 # --------------------------------------------------------------------------------------------- moves
@@ -292,7 +293,7 @@ class _Partition:
         was_inside = before[columns] == np.repeat(before[moved], counts)
         # A link to a node that stayed is seen at one of its two ends.
         seen = 2 - is_moved[columns].astype(np.int8)
-        self.inside += float(weights @ (seen * (is_inside.astype(np.int8) - was_inside)))
+        self.inside += float((weights * (seen * (is_inside.astype(np.int8) - was_inside))).sum())
         has_left = beside == np.repeat(before[moved], counts)
         return np.bincount(columns, weights * (has_left.astype(np.int8) + ~is_inside), len(labels)).astype(
             np.float64, copy=False
