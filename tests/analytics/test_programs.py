@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.analytics import GraphProjection
-from omnigraph.errors import ParameterError
+from omnigraph.errors import ParameterError, Unsupported
 from omnigraph.graph import Graph
 from tests.analytics.programs import find_smallest
 
@@ -50,7 +50,20 @@ def test_communities_are_columns(shared: Graph, method: str) -> None:
     found = getattr(ports(shared), method)(seed=2)
     assert found.columns == ["type", "id", "community", "community_type", "community_id"]
     assert [row["community_id"] for row in found.rows] == ["ant"] * 3 + ["dub"] * 3
-    assert found.provenance.parameters == {"resolution": 1.0, "seed": 2}
+    assert found.provenance.parameters == {"resolution": 1.0, "seed": 2, "library": "omnigraph"}
+
+
+@pytest.mark.parametrize("method", ["louvain", "leiden"])
+def test_a_library_that_is_not_installed_is_named_with_its_extra(
+    shared: Graph, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_nothing(name: str) -> None:
+        assert name == "networkit"
+
+    monkeypatch.setattr("omnigraph.analytics.kernels.communities_networkit.find_spec", find_nothing)
+    with pytest.raises(Unsupported, match="networkit is not installed") as caught:
+        getattr(ports(shared), method)(library="networkit")
+    assert 'pip install "omnigraph[analytics]"' in str(caught.value)
 
 
 def test_walks_have_ids_and_types(shared: Graph) -> None:
@@ -111,6 +124,7 @@ def test_ranks_begin_where_an_earlier_run_ended(tmp_path: Path) -> None:
     [
         ("louvain", {"resolution": 0}, "resolution is 0"),
         ("leiden", {"seed": -1}, "seed is -1"),
+        ("leiden", {"library": "igraph"}, "library is 'igraph'"),
         ("random_walks", {"length": 0}, "length is 0"),
         ("random_walks", {"walks": 2**30, "length": 9}, "do not fit"),
         ("random_walks", {"p": 0}, "p is 0"),

@@ -27,11 +27,11 @@ from omnigraph.analytics.kernels import (
     UNREACHABLE,
     Along,
     Combine,
+    CommunityLibrary,
     LinkMetric,
     PregelProgram,
     PregelRules,
     SimilarityMetric,
-    WalkBias,
     compute_betweenness,
     compute_clustering,
     compute_cores,
@@ -40,8 +40,7 @@ from omnigraph.analytics.kernels import (
     count_triangles,
     embed_by_projection,
     embed_by_walks,
-    find_communities_leiden,
-    find_communities_louvain,
+    find_communities,
     find_components,
     find_components_in_blocks,
     find_similar,
@@ -54,8 +53,8 @@ from omnigraph.analytics.kernels import (
 )
 from omnigraph.analytics.parameters import (
     NodeReference,
-    check_above_zero,
     check_at_least_one,
+    check_communities,
     check_dimension,
     check_iterations,
     check_range,
@@ -63,6 +62,7 @@ from omnigraph.analytics.parameters import (
     check_weight,
     check_word,
     list_given_nodes,
+    make_bias,
     make_teleport,
     read_start,
     split_pairs,
@@ -210,22 +210,37 @@ class GraphProjection:
         run = self._begin("label_propagation", {"iterations": iterations})
         return run.finish_groups("label", propagate_labels(run.projected.engine, iterations))
 
-    def louvain(self, *, resolution: float = 1.0, seed: int = 0, timeout: Timeout = None) -> AnalyticsResult:
+    def louvain(
+        self,
+        *,
+        resolution: float = 1.0,
+        seed: int = 0,
+        library: CommunityLibrary = "omnigraph",
+        timeout: Timeout = None,
+    ) -> AnalyticsResult:
         """Return the community of each node by the Louvain method, named after its smallest node.
 
         Directions do not count, weights do. With a larger resolution there are more and smaller communities.
+        ``library="networkit"`` needs the extra ``analytics``; it looks at the timeout only before and after its work.
         """
-        check_above_zero("resolution", resolution)
-        check_seed(seed)
-        run = self._begin("louvain", {"resolution": resolution, "seed": seed})
-        return run.finish_groups("community", find_communities_louvain(run.projected.graph, resolution, seed))
+        check_communities(resolution, seed, library)
+        run = self._begin("louvain", {"resolution": resolution, "seed": seed, "library": library})
+        found = find_communities(run.projected.graph, "louvain", library, resolution, seed)
+        return run.finish_groups("community", found)
 
-    def leiden(self, *, resolution: float = 1.0, seed: int = 0, timeout: Timeout = None) -> AnalyticsResult:
+    def leiden(
+        self,
+        *,
+        resolution: float = 1.0,
+        seed: int = 0,
+        library: CommunityLibrary = "omnigraph",
+        timeout: Timeout = None,
+    ) -> AnalyticsResult:
         """Return the community of each node by the Leiden method: as :meth:`louvain`, and each is connected."""
-        check_above_zero("resolution", resolution)
-        check_seed(seed)
-        run = self._begin("leiden", {"resolution": resolution, "seed": seed})
-        return run.finish_groups("community", find_communities_leiden(run.projected.graph, resolution, seed))
+        check_communities(resolution, seed, library)
+        run = self._begin("leiden", {"resolution": resolution, "seed": seed, "library": library})
+        found = find_communities(run.projected.graph, "leiden", library, resolution, seed)
+        return run.finish_groups("community", found)
 
     def triangles(self, *, timeout: Timeout = None) -> AnalyticsResult:
         """Return how many triangles each node is part of. Directions, loops and parallel edges do not count."""
@@ -312,7 +327,7 @@ class GraphProjection:
         """
         check_at_least_one("length", length)
         check_at_least_one("walks", walks)
-        bias = _check_bias(p, q)
+        bias = make_bias(p, q)
         check_seed(seed)
         parameters: dict[str, Json] = {"length": length, "walks": walks, "p": p, "q": q, "seed": seed}
         if source is not None:
@@ -346,21 +361,14 @@ class GraphProjection:
         check_dimension(dimension)
         for name, given in (("walks", walks), ("length", length), ("window", window)):
             check_at_least_one(name, given)
-        bias = _check_bias(p, q)
+        bias = make_bias(p, q)
         check_seed(seed)
         parameters: dict[str, Json] = {"dimension": dimension, "walks": walks, "length": length, "window": window}
         run = self._begin("embed_node2vec", {**parameters, "p": p, "q": q, "seed": seed})
-        return run.finish_vectors(
-            embed_by_walks(
-                run.projected.graph,
-                dimension,
-                walks=walks,
-                length=length,
-                window=min(window, length),
-                bias=bias,
-                seed=seed,
-            )
+        vectors = embed_by_walks(
+            run.projected.graph, dimension, walks=walks, length=length, window=min(window, length), bias=bias, seed=seed
         )
+        return run.finish_vectors(vectors)
 
     def embed_fastrp(
         self,
@@ -482,12 +490,6 @@ class GraphProjection:
     def __repr__(self) -> str:
         spec = self._spec
         return f"GraphProjection(nodes={spec.nodes}, edges={spec.edges}, branch={spec.branch!r}, at={spec.at!r})"
-
-
-def _check_bias(p: float, q: float) -> WalkBias:
-    check_above_zero("p", p)
-    check_above_zero("q", q)
-    return WalkBias(p, q)
 
 
 def project_all(target: WriteTarget, timeout: Timeout, projector: Projector | None = None) -> GraphProjection:

@@ -8,7 +8,7 @@ from typing import Final, cast, get_args
 
 import numpy as np
 
-from omnigraph.analytics.kernels import Numbers
+from omnigraph.analytics.kernels import CommunityLibrary, Numbers, WalkBias, require_networkit
 from omnigraph.analytics.projection import ProjectedGraph
 from omnigraph.errors import Json, ParameterError
 
@@ -55,6 +55,14 @@ def check_seed(seed: int) -> None:
         raise ParameterError(f"seed is {seed}", hint="give a number from 0 on")
 
 
+def check_communities(resolution: float, seed: int, library: str) -> None:
+    """Refuse what communities cannot be found with, and a library that is not known or not installed."""
+    check_above_zero("resolution", resolution)
+    check_seed(seed)
+    if check_word("library", library, CommunityLibrary) == "networkit":
+        require_networkit()
+
+
 def split_pairs(given: Sequence[object]) -> list[Sequence[object]]:
     """Return the given pairs of nodes."""
     pairs = [cast("Sequence[object]", each) for each in given if isinstance(each, tuple | list)]
@@ -81,6 +89,13 @@ def list_given_nodes(name: str, given: NodeReference, projected: ProjectedGraph)
     if not nodes:
         raise ParameterError(f"{name} is an empty list", hint="give at least one node")
     return nodes
+
+
+def make_bias(p: float, q: float) -> WalkBias:
+    """Return how walks are biased; refuse numbers that are not above 0."""
+    check_above_zero("p", p)
+    check_above_zero("q", q)
+    return WalkBias(p, q)
 
 
 def make_teleport(projected: ProjectedGraph, given: NodeReference) -> Numbers:

@@ -16,6 +16,8 @@ from omnigraph.analytics.kernels.blocks import (
 )
 from omnigraph.analytics.kernels.centrality import compute_betweenness
 from omnigraph.analytics.kernels.communities import propagate_labels
+from omnigraph.analytics.kernels.communities_networkit import CommunityMethod, require_networkit
+from omnigraph.analytics.kernels.community_libraries import CommunityLibrary, find_communities
 from omnigraph.analytics.kernels.components import compute_cores, find_components, find_components_in_blocks
 from omnigraph.analytics.kernels.distances import UNREACHABLE, measure_hops, measure_paths
 from omnigraph.analytics.kernels.likeness import (
@@ -44,6 +46,8 @@ __all__ = [
     "Along",
     "BlockEngine",
     "Combine",
+    "CommunityLibrary",
+    "CommunityMethod",
     "Kernel",
     "LinkMetric",
     "NumberedGraph",
@@ -65,6 +69,7 @@ __all__ = [
     "cut_block",
     "embed_by_projection",
     "embed_by_walks",
+    "find_communities",
     "find_communities_leiden",
     "find_communities_louvain",
     "find_components",
@@ -74,6 +79,7 @@ __all__ = [
     "measure_hops",
     "measure_paths",
     "propagate_labels",
+    "require_networkit",
     "run_program",
     "score_links",
     "split_rows",

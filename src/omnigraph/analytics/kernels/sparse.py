@@ -27,7 +27,7 @@ class SparseMatrix(Protocol):
     @overload
     def __matmul__(self, other: SparseMatrix) -> Self: ...
     def __add__(self, other: SparseMatrix) -> Self: ...
-    def __getitem__(self, chosen: slice | tuple[slice, slice]) -> SparseMatrix: ...
+    def __getitem__(self, chosen: slice | tuple[slice, slice] | IntegerArray) -> SparseMatrix: ...
     def multiply(self, other: SparseMatrix) -> SparseMatrix:
         """Multiply element by element."""
         ...
@@ -103,26 +103,6 @@ def find_runs(values: npt.NDArray[Any]) -> Positions:
     return np.flatnonzero(is_first)
 
 
-def sum_entries(
-    rows: Positions, columns: Positions, values: Numbers, shape: tuple[int, int]
-) -> tuple[Positions, Positions, Numbers]:
-    """Sum the entries at the same place; the places are in the order of rows, then of columns."""
-    found = sort_pairs(rows, columns, values, shape)
-    found.sum_duplicates()
-    return rows_of(found), found.indices.astype(np.int64), found.data
-
-
-def count_entries(rows: Positions, columns: Positions, num_columns: int) -> tuple[Positions, Positions, Numbers]:
-    """Count the entries at the same place; the places are in the order of rows, then of columns."""
-    bits = np.int64(max(1, num_columns - 1).bit_length())
-    places = rows << bits | columns
-    places.sort()
-    first = find_runs(places)
-    found = places[first]
-    counts = np.diff(first, append=len(places)).astype(np.float64)
-    return found >> bits, found & ((np.int64(1) << bits) - 1), counts
-
-
 def transpose(matrix: SparseMatrix) -> SparseMatrix:
     """Return the transposed matrix in compressed sparse rows."""
     return matrix.T.tocsr()
@@ -131,6 +111,12 @@ def transpose(matrix: SparseMatrix) -> SparseMatrix:
 def replace_values(matrix: SparseMatrix, values: Numbers) -> SparseMatrix:
     """Return a matrix with other values at the same places."""
     return make_sparse(values, matrix.indices, matrix.indptr, matrix.shape)
+
+
+def keep_entries(matrix: SparseMatrix, places: Positions) -> SparseMatrix:
+    """Return a matrix of some of the entries, which are given by their places, in ascending order."""
+    indptr = np.searchsorted(places, matrix.indptr).astype(np.int32)
+    return make_sparse(matrix.data[places], matrix.indices[places], indptr, matrix.shape)
 
 
 def rows_of(matrix: SparseMatrix) -> Positions:

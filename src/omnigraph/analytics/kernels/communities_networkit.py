@@ -1,0 +1,74 @@
+"""Communities by networkit: its parallel Louvain and Leiden methods, on one thread, so that a seed decides everything.
+
+Only this module imports networkit, and only when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from omnigraph.analytics.kernels.blocks import NumberedGraph
+from omnigraph.analytics.kernels.components import name_after_smallest
+from omnigraph.analytics.kernels.modularity import split_into_connected
+from omnigraph.deadlines import check_deadline
+from omnigraph.errors import Unsupported
+from omnigraph.read.frames import Positions
+
+CommunityMethod: TypeAlias = Literal["louvain", "leiden"]
+_ONE_AT_A_TIME: Final = Lock()
+"""The number of threads and the seed of networkit belong to the process."""
+
+
+def require_networkit() -> None:
+    """Raise an error that names the extra if networkit is not installed."""
+    if find_spec("networkit") is None:
+        raise Unsupported("networkit is not installed", hint='install it: pip install "omnigraph[analytics]"')
+
+
+def find_communities_networkit(
+    graph: NumberedGraph, method: CommunityMethod, resolution: float, seed: int
+) -> Positions:
+    """Return for each node the smallest node of its community, found by networkit; those of Leiden are connected.
+
+    A deadline is looked at before and after, not while networkit works.
+    """
+    check_deadline()
+    if graph.sum_weights("both").sum() <= 0:
+        return np.arange(graph.num_nodes)
+    library: Any = import_module("networkit")
+    # It reads the memory of the ends as unsigned integers of 64 bits, whatever they are.
+    ends = graph.begins.astype(np.uint64), graph.ends.astype(np.uint64)
+    has_weights = graph.weights is not None
+    given = (graph.weights, ends) if has_weights else ends
+    with _ONE_AT_A_TIME, _use_one_thread(library, seed):
+        made = library.GraphFromCoo(given, n=graph.num_nodes, weighted=has_weights)
+        algorithm = (
+            library.community.PLM(made, gamma=resolution)
+            if method == "louvain"
+            else library.community.ParallelLeiden(made, gamma=resolution)
+        )
+        algorithm.run()
+        found = np.array(algorithm.getPartition().getVector(), np.int64)
+    check_deadline()
+    # It does not promise that communities are connected.
+    if method == "leiden":
+        return split_into_connected(graph, found)
+    return name_after_smallest(np.unique(found, return_inverse=True)[1])
+
+
+@contextmanager
+def _use_one_thread(library: Any, seed: int) -> Generator[None]:
+    threads = library.getMaxNumberOfThreads()
+    library.setNumberOfThreads(1)
+    library.setSeed(seed, False)  # noqa: FBT003  no names there
+    try:
+        yield
+    finally:
+        library.setNumberOfThreads(threads)
