@@ -34,8 +34,6 @@ GENERATED: Final = "<!-- Written by `make reference`: do not edit. -->"
 NOTEBOOKS: Final = {"notebook.md": "harbour.ipynb", "spark.md": "harbour_on_spark.ipynb"}
 CODE: Final = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 EXTRAS: Final = ("spark", "spark-connect", "server", "rdf", "analytics")
-NOT_INSTALLED: Final = {"networkit": "MIT"}
-"""The licences of packages that the environment of developers does not have."""
 _TREE: Final = re.compile(r"(<!-- tree -->\n).*?(<!-- end of tree -->\n)", re.DOTALL)
 
 
@@ -155,8 +153,6 @@ def write_licences() -> str:
 
 
 def _find_licence(name: str) -> str:
-    if name in NOT_INSTALLED:
-        return NOT_INSTALLED[name]
     found = metadata.metadata(name)
     classifiers = found.get_all("Classifier") or []
     approved = (each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License :: OSI Approved ::"))

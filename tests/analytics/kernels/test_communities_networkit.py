@@ -1,7 +1,8 @@
-"""Communities by networkit, where it is installed: the same for the same seed, named as ours, connected for Leiden."""
+"""Communities by networkit: the same for the same seed, named as ours, connected for Leiden."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
@@ -12,6 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph.analytics import run_algorithm
 from omnigraph.analytics.kernels import (
+    CommunityLibrary,
     CommunityMethod,
     NumberedGraph,
     compute_modularity,
@@ -19,8 +21,6 @@ from omnigraph.analytics.kernels import (
     find_components,
 )
 from tests.analytics.shapes import SHAPES, graph_of
-
-networkit: Any = pytest.importorskip("networkit")
 
 METHODS: Final[tuple[CommunityMethod, ...]] = ("louvain", "leiden")
 
@@ -48,6 +48,8 @@ def test_any_shape_has_communities_that_are_named_after_their_smallest_node(
 def test_a_seed_decides_whatever_the_threads_and_who_calls() -> None:
     graph = graph_of("rmat")
     known = find_communities(graph, "leiden", "networkit", 1.0, 5).tolist()
+    # Its import takes longer than these tests, and not all workers run them.
+    networkit: Any = import_module("networkit")
     networkit.setNumberOfThreads(2)
     others: list[object] = []
     caller = Thread(target=lambda: others.append(find_communities(graph, "leiden", "networkit", 1.0, 5).tolist()))
@@ -55,6 +57,20 @@ def test_a_seed_decides_whatever_the_threads_and_who_calls() -> None:
     caller.join()
     assert others == [known]
     assert networkit.getMaxNumberOfThreads() == 2
+
+
+@pytest.mark.parametrize("library", ["omnigraph", "networkit"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_edges_does_not_decide(method: CommunityMethod, library: CommunityLibrary) -> None:
+    for shape in SHAPES:
+        graph = graph_of(shape, weighted=True)
+        order = np.random.default_rng(1).permutation(len(graph.begins))
+        for weights in (graph.weights, None):
+            known = NumberedGraph(graph.num_nodes, graph.begins, graph.ends, weights)
+            other = None if weights is None else weights[order]
+            turned = NumberedGraph(graph.num_nodes, graph.begins[order], graph.ends[order], other)
+            found, same = (find_communities(each, method, library, 1.0, 3) for each in (turned, known))
+            assert found.tolist() == same.tolist(), shape
 
 
 def test_weights_and_the_resolution_decide() -> None:

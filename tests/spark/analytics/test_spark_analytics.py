@@ -86,6 +86,7 @@ def assert_same(found: AnalyticsResult, known: AnalyticsResult, engine: str = "s
 
 def parameters_of(name: str) -> dict[str, object]:
     given: dict[str, object] = {"bfs": {"source": "p001"}, "shortest_paths": {"source": ["p001", "p002"]}}
+    given |= {"louvain": {"library": "networkit"}, "leiden": {"library": "networkit"}}
     given |= {"pagerank": {"iterations": 3}, "label_propagation": {"iterations": 3}}
     given |= {"link_scores": {"pairs": [("p001", "p002")]}, "embed_fastrp": {"dimension": 4}}
     given |= {"embed_node2vec": {"dimension": 4, "walks": 2, "length": 3}, "betweenness": {"samples": 9}}
@@ -100,7 +101,7 @@ def test_supersteps_on_executors_give_what_one_process_gives(graph: Graph, on_sp
     assert_same(run_algorithm(project(on_spark.analytics), name, {}), run_algorithm(project(graph.analytics), name, {}))
 
 
-@pytest.mark.parametrize("name", daily([name for name in ALGORITHMS if name not in IN_SUPERSTEPS], ["bfs"]))
+@pytest.mark.parametrize("name", daily([name for name in ALGORITHMS if name not in IN_SUPERSTEPS], ["bfs", "leiden"]))
 def test_other_kernels_run_in_the_driver_over_edges_from_executors(
     graph: Graph, on_spark: SparkGraph, name: str
 ) -> None:

@@ -43,12 +43,13 @@ def find_communities_networkit(
     if graph.sum_weights("both").sum() <= 0:
         return np.arange(graph.num_nodes)
     library: Any = import_module("networkit")
+    # It takes edges in the order that they are given in, and that of tables is another one on Spark.
+    edges = graph.outgoing
     # It reads the memory of the ends as unsigned integers of 64 bits, whatever they are.
-    ends = graph.begins.astype(np.uint64), graph.ends.astype(np.uint64)
-    has_weights = graph.weights is not None
-    given = (graph.weights, ends) if has_weights else ends
+    ends = edges.row_numbers.astype(np.uint64), edges.neighbours.astype(np.uint64)
+    given = ends if edges.weights is None else (edges.weights, ends)
     with _ONE_AT_A_TIME, _use_one_thread(library, seed):
-        made = library.GraphFromCoo(given, n=graph.num_nodes, weighted=has_weights)
+        made = library.GraphFromCoo(given, n=graph.num_nodes, weighted=edges.weights is not None)
         algorithm = (
             library.community.PLM(made, gamma=resolution)
             if method == "louvain"
