@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 SPARK_MIN_EDGES: Final = 20_000_000
 SPARK_MIN_NODES: Final = 10_000_000
-"""With fewer of both an algorithm runs in the driver's process: to start its jobs and to cut the edges takes longer than
-the rounds there, and the ids take about a gigabyte at most."""
+"""With fewer of both an algorithm runs in the driver's process: to start its jobs and to cut the edges takes longer
+than the rounds there, and the ids take about a gigabyte at most."""
 MAX_TASK_NODES: Final = 20_000_000
 """With more nodes, ends are numbered by joins: else each task holds the ids, and about 36 bytes more for each."""
 _INDEX: Final = "edges.json"
