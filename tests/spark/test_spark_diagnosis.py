@@ -158,6 +158,25 @@ def test_the_cause_and_the_way_out_are_told(case: str) -> None:
     assert way_out in (found.hint or "")
 
 
+RAISED_BY_SQL = "[USER_RAISED_EXCEPTION] none of the first rows has the label Ship SQLSTATE: P0001"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RAISED_BY_SQL,
+        "An error occurred while calling o1.collectToPython.\n: org.apache.spark.SparkException: "
+        "[STAGE_MATERIALIZATION_MULTIPLE_FAILURES] Multiple failures (2) in stage materialization: \n"
+        f"  1. SparkRuntimeException: {RAISED_BY_SQL}\n  2. SparkRuntimeException: {RAISED_BY_SQL} SQLSTATE: XX000\n"
+        "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.several(QueryExecutionErrors.scala:2043)",
+    ],
+    ids=["alone", "several at once"],
+)
+def test_what_a_query_raises_is_told_alone(text: str) -> None:
+    found = explain_failure("loading", text)
+    assert found.message == "loading failed on Spark: none of the first rows has the label Ship"
+
+
 # --------------------------------------------------------------------------------------------- a real Spark
 
 

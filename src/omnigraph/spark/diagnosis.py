@@ -19,7 +19,12 @@ _MISSING_PATH: Final = "PATH_NOT_FOUND"
 _OWN_ERROR: Final = re.compile(r"^omnigraph\.errors\.\w+: (.+)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit): .+$", re.MULTILINE)
 _RAISED: Final = "An exception was thrown from the Python worker"
-_PREFIX: Final = re.compile(r"^(?:An error occurred while calling \S+|:|(?:[a-z]\w*\.)+\w+:|\[[A-Z0-9_.]+\])\s*")
+_PREFIX: Final = re.compile(
+    r"^(?:An error occurred while calling \S+|:|\d+\. \w+:|(?:[a-z]\w*\.)+\w+:|\[[A-Z0-9_.]+\])\s*"
+)
+_SUFFIX: Final = re.compile(r"(?: SQLSTATE: \w+)+$")
+_SEVERAL: Final = re.compile(r"^Multiple failures \(\d+\) in stage materialization:$")
+"""A list of what went wrong at once follows; each line has a number."""
 _UNCHANGED: Final = "nothing was changed"
 _SAME_PYTHON: Final = (
     "let PYSPARK_PYTHON or spark.pyspark.python name a Python {version} with omnigraph installed, at the same path on "
@@ -192,11 +197,12 @@ def _find_reason(text: str) -> str:
     raised = _PYTHON_ERROR.findall(text)
     if _RAISED in text and raised:
         return raised[-1]
-    lines = (_strip_prefixes(line.strip()) for line in text.splitlines())
-    return next((line for line in lines if line), "it gave no reason")
+    lines = (_strip_line(line.strip()) for line in text.splitlines())
+    return next((line for line in lines if line and not _SEVERAL.search(line)), "it gave no reason")
 
 
-def _strip_prefixes(line: str) -> str:
+def _strip_line(line: str) -> str:
+    line = _SUFFIX.sub("", line)
     while (shorter := _PREFIX.sub("", line, count=1)) != line:
         line = shorter
     return line.rstrip(".")
