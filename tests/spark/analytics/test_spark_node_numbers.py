@@ -425,5 +425,5 @@ def test_the_memory_of_the_driver_does_not_grow_with_the_ids(tmp_path: Path, jav
     made.close()
     count, peak = crash.run(rank_and_watch, java, str(tmp_path / "pages.og"))
     assert count == NODES
-    # So many bytes have half of the ids; to sort them takes several times as much as they have.
-    assert peak < NODES * LONG / 2
+    # So many bytes have the ids; to sort them takes several times as much. Pieces and what Arrow keeps take half.
+    assert peak < NODES * LONG
