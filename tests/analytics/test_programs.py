@@ -60,7 +60,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
     def find_nothing(name: str) -> None:
         assert name == "networkit"
 
-    monkeypatch.setattr("omnigraph.analytics.kernels.communities_networkit.find_spec", find_nothing)
+    monkeypatch.setattr("omnigraph.read.rows.scan.find_spec", find_nothing)
     with pytest.raises(Unsupported, match="networkit is not installed") as caught:
         getattr(ports(shared), method)(library="networkit")
     assert 'pip install "omnigraph[analytics]"' in str(caught.value)

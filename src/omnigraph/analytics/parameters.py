@@ -8,9 +8,10 @@ from typing import Final, cast, get_args
 
 import numpy as np
 
-from omnigraph.analytics.kernels import CommunityLibrary, Numbers, WalkBias, require_networkit
+from omnigraph.analytics.kernels import CommunityLibrary, Numbers, WalkBias
 from omnigraph.analytics.projection import ProjectedGraph
 from omnigraph.errors import Json, ParameterError
+from omnigraph.read.rows import require_package
 
 LARGEST_DIMENSION: Final = 4096
 NodeReference = str | Mapping[str, object] | Sequence[object] | int
@@ -60,7 +61,7 @@ def check_communities(resolution: float, seed: int, library: str) -> None:
     check_above_zero("resolution", resolution)
     check_seed(seed)
     if check_word("library", library, CommunityLibrary) == "networkit":
-        require_networkit()
+        require_package("networkit", extra="analytics")
 
 
 def split_pairs(given: Sequence[object]) -> list[Sequence[object]]:

@@ -12,12 +12,10 @@ from omnigraph.analytics.kernels.blocks import (
     Side,
     State,
     cut_block,
-    split_rows,
 )
 from omnigraph.analytics.kernels.centrality import compute_betweenness
 from omnigraph.analytics.kernels.communities import propagate_labels
-from omnigraph.analytics.kernels.communities_networkit import CommunityMethod, require_networkit
-from omnigraph.analytics.kernels.community_libraries import CommunityLibrary, find_communities
+from omnigraph.analytics.kernels.community_libraries import CommunityLibrary, CommunityMethod, find_communities
 from omnigraph.analytics.kernels.components import compute_cores, find_components, find_components_in_blocks
 from omnigraph.analytics.kernels.distances import UNREACHABLE, measure_hops, measure_paths
 from omnigraph.analytics.kernels.likeness import (
@@ -79,9 +77,7 @@ __all__ = [
     "measure_hops",
     "measure_paths",
     "propagate_labels",
-    "require_networkit",
     "run_program",
     "score_links",
-    "split_rows",
     "walk_randomly",
 ]

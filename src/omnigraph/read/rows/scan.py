@@ -77,10 +77,11 @@ class Scan:
         return cast("object", self.reader().__arrow_c_stream__(requested_schema))
 
 
-def require_package(name: str) -> None:
-    """Raise an error that says what to install, if an optional package is missing."""
+def require_package(name: str, extra: str | None = None) -> None:
+    """Raise an error that says what to install, if an optional package is missing: it, or the extra that brings it."""
     if find_spec(name) is None:
-        raise Unsupported(f"{name} is not installed", hint=f"install it: pip install {name}")
+        wanted = name if extra is None else f'"omnigraph[{extra}]"'
+        raise Unsupported(f"{name} is not installed", hint=f"install it: pip install {wanted}")
 
 
 def scan_nodes(

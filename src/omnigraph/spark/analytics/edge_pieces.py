@@ -39,7 +39,7 @@ _COLUMNS: Final[dict[PieceColumn, tuple[int, np.dtype[Any]]]] = {
 }
 """How many bytes of each edge are in the columns before, and the type of the values."""
 MAX_TASK_EDGES: Final = 5_000_000
-"""How many edges a task cuts at most, unless a fragment has more: they take about 150 MB."""
+"""How many edges a task cuts at most, unless a fragment has more: about 150 MB where no ids are looked up."""
 BUCKETS: Final = 1024
 """Into how many ranges of nodes a file is divided. A block has one of them or several."""
 _SHOWN: Final = 5
