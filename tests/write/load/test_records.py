@@ -171,6 +171,8 @@ def test_utf_16_is_named(fleet: Graph, tmp_path: Path) -> None:
         ('{"type": "Port", "code": "x"}', "record", "unknown field 'code'"),
         ('{"type": "Port", "data": []}', "record", "'data' is not an object"),
         ('{"edge": "Tows", "from": "v1", "to": "v2", "data": 1}', "record", "'data' is not an object"),
+        ('{"type": "Port", "edge": "Tows", "data": {"code": "p7", "name": "x"}}', "record", "both 'type' and 'edge'"),
+        ('{"edge": "Tows", "type": null, "from": "v1", "to": "v2"}', "record", "both 'type' and 'edge'"),
         ('{"type": "Port", "type": "Port"}', "record", "'type' occurs twice"),
         ('{"type": "Port", "data": {"code": "a", "code" : "b"}}', "record", "'code' occurs twice"),
         ('{"type": "Port", "data": {"code": "a:b", "name": "x", "name": "x"}}', "record", "'name' occurs twice"),
@@ -246,10 +248,10 @@ def test_a_hundred_problems_are_enough(fleet: Graph, tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------- good records
 
 
-def test_type_wins_over_edge_and_edges_are_named_in_any_case(fleet: Graph) -> None:
+def test_edges_are_named_in_any_case(fleet: Graph) -> None:
     result = fleet.load(
         [
-            {"type": "Port", "edge": "Tows", "data": {"code": "p9", "name": "Riga"}},
+            {"type": "Port", "data": {"code": "p9", "name": "Riga"}},
             {"edge": "callsAT", "from": "v1", "to": "p9"},
             {"edge": "CALLSAT", "from": "v2", "to": {"code": "p9"}, "data": {"id": "mine"}},
         ]

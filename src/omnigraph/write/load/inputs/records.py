@@ -49,7 +49,7 @@ RECORD: Final = "record"
 KNOWN_TYPES: Final = "known types"
 KNOWN_PROPERTIES: Final = "known properties"
 
-_NODE_FIELDS: Final = frozenset({"type", "edge", "data"})
+_NODE_FIELDS: Final = frozenset({"type", "data"})
 _EDGE_FIELDS: Final = frozenset({"edge", "from", "to", "data"})
 _RECORD_FORM: Final = 'write {"type": "T", "data": {...}} or {"edge": "E", "from": "id", "to": "id", "data": {...}}'
 _OBJECT_FORM: Final = ', or name the type of the objects in a file: load(nodes={"T": file}), --node T=FILE'
@@ -225,7 +225,7 @@ class _RecordGroups:
         return {group.type.table_key: group for group in (*self._nodes.values(), *self._edges.values())}.values()
 
     def add(self, number: int, record: Record) -> None:
-        """Add a record to the group of its type. ``type`` takes precedence over ``edge``."""
+        """Add a record to the group of its type."""
         name = record.get("type")
         if name is not None:
             group = self._nodes.get(name) if type(name) is str else None
@@ -246,6 +246,10 @@ class _RecordGroups:
         if isinstance(group.type, EdgeType):
             group.sources.pop()
             group.targets.pop()
+        if "type" in record and "edge" in record:
+            raise _InvalidRecord(
+                f"both 'type' and 'edge': a record is a node or an edge; {_RECORD_FORM}", group.type.name
+            )
         unknown = next((name for name in record if name not in group.fields), None)
         if unknown is None:
             raise _InvalidRecord("'data' is not an object", group.type.name)
