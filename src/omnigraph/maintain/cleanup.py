@@ -101,6 +101,8 @@ def cleanup(
     """Delete what only commits need that are neither among the newest of a branch nor young, and stale orphans."""
     policy = _build_policy(keep, older_than, grace)
     now = datetime.now(UTC)
+    # What is deleted is decided by the storage, not by what this handle remembers.
+    manifest.start_over()
     heal_all(manifest)
     turns = CleanupTurns(manifest, partial(plan_retention, manifest, policy, now))
     with turns.take() as refs:

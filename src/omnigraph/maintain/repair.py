@@ -102,6 +102,8 @@ def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) ->
         return Repaired(confirm, (), (), moved)
     if moved:
         heal_all(manifest)
+    # What is rolled back is decided by the disk, not by what this handle remembers.
+    manifest.start_over()
     drifts: list[Drift] = []
     commits: list[CommitRecord] = []
     for branch in branch_names(manifest):

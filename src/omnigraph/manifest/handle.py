@@ -105,6 +105,8 @@ class Manifest:
         self._committed: dict[tuple[str, str], CommittedTable] = {}
         """The newest version of each table that was committed through this handle, by branch and path."""
         self._views: dict[str, tuple[ManifestView, Table]] = {}
+        self._view_files: dict[str, str | None] = {}
+        """The identity of the file that each cached view was read from, in a local folder."""
         self._newest_main: Table | None = None
         self.on_crowded: Callable[[str, frozenset[str]], object] | None = None
         """Called after a commit that left many small fragments, with the branch and the keys of the tables."""
@@ -189,6 +191,7 @@ class Manifest:
         """Return the current view of a branch. If nothing changed this costs one check for a newer version."""
         while True:
             incarnation = self.read_incarnation(branch)
+            self._forget_replaced_folder(branch)
             kept = self._kept(branch)
             try:
                 view, table = self._read(branch, incarnation, kept, with_lineage=with_lineage)
@@ -405,6 +408,31 @@ class Manifest:
         head = self.current_schema()
         return None if head is None else head.schema_ir_hash
 
+    def start_over(self) -> None:
+        """Forget everything that this handle and Lance have cached of the graph.
+
+        Whoever is about to discard something decides on what is read afterwards: the folder may have been replaced by
+        a copy, and what a cache remembers of it is no reason to destroy.
+        """
+        self.access = self.access.with_empty_caches()
+        self._torn.clear()
+        self._synced.clear()
+        self.forget_all()
+
+    def _forget_replaced_folder(self, branch: str) -> None:
+        """Start over if the file that the cached view was read from is another one now."""
+        kept = self._kept(branch)
+        if kept is None or not self.location.is_local:
+            return
+        if self._view_files.get(branch) != self._identify_file(kept[0]):
+            self.examined.clear()
+            self.start_over()
+
+    def _identify_file(self, view: ManifestView) -> str | None:
+        if not self.location.is_local:
+            return None
+        return identify_version_file(branch_uri(self.uri, view.branch), view.version)
+
     def forget_all(self) -> None:
         """Drop the cached views of all branches."""
         with self._guard:
@@ -457,10 +485,12 @@ class Manifest:
             return self._views.get(branch)
 
     def _keep(self, view: ManifestView, table: Table) -> ManifestView:
+        file = self._identify_file(view)
         with self._guard:
             # The one that was used last comes last.
             self._views.pop(view.branch, None)
             self._views[view.branch] = (view, table)
+            self._view_files[view.branch] = file
             if view.branch == MAIN:
                 self._newest_main = table
             surplus = len(self._views) - _MOST_BRANCHES

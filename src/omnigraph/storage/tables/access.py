@@ -61,6 +61,10 @@ class Access:
             return self
         return replace(self, session=make_session(2 * rows), room=2 * rows)
 
+    def with_empty_caches(self) -> Access:
+        """Return the same with caches that know nothing of the tables."""
+        return replace(self, session=make_session(self.room))
+
     def with_index_cache(self, nbytes: int) -> Access:
         """Return the same with caches of its own, which keep at most so many bytes of indexes."""
         return replace(self, session=make_session(self.room, nbytes))

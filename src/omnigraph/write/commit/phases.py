@@ -381,6 +381,7 @@ def _give_up(section: CommitSection[Outcome], sidecar: Sidecar) -> CommitRecord 
             return _find_own_commit(attempt)
         section.held.check()
         put_sidecar(attempt.manifest.objects, replace(sidecar, decision=ROLLBACK))
+        attempt.manifest.start_over()
         landed = _find_own_commit(attempt)
         if landed is not None:
             return landed

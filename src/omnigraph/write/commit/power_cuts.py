@@ -22,6 +22,7 @@ from omnigraph.storage.tables import (
     Table,
     discard_version,
     identify_version,
+    is_torn,
     list_torn_and_rest,
     open_newest_whole,
 )
@@ -50,10 +51,14 @@ def _discard_torn_publishes(manifest: Manifest, held: HeldLock, branch: str) -> 
 
     Versions that follow a missing one are discarded too: they build on it.
     """
+    if not manifest.list_versions_after(manifest.view(branch)):
+        return
+    manifest.start_over()
+    table_branch = None if branch == MAIN else branch
     view = manifest.view(branch)
     beyond = manifest.list_versions_after(view)
-    if beyond:
-        table_branch = None if branch == MAIN else branch
+    is_next_missing = view.version + 1 not in beyond
+    if beyond and (is_next_missing or is_torn(manifest.uri, table_branch, view.version + 1, manifest.access)):
         identity = identify_version(manifest.uri, table_branch, beyond[-1])
         outcomes = tuple(TableOutcome(DIRECTORY, version, view.version) for version in reversed(beyond))
         head = view.head

@@ -83,9 +83,12 @@ def heal_branch(manifest: Manifest, branch: str) -> None:
 def heal(manifest: Manifest, held: HeldLock, branch: str) -> None:
     """Finish every operation that was left on a branch, oldest first. The caller holds the branch's lock."""
     discard_torn_work(manifest, held, branch)
-    for sidecar in list_sidecars(manifest.objects):
-        if (sidecar.branch or MAIN) == branch:
-            _recover(manifest, held, branch, sidecar)
+    left = [sidecar for sidecar in list_sidecars(manifest.objects) if (sidecar.branch or MAIN) == branch]
+    if left:
+        # Rolling back discards what was committed, so nothing is decided on what is cached.
+        manifest.start_over()
+    for sidecar in left:
+        _recover(manifest, held, branch, sidecar)
 
 
 def _recover(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar) -> None:

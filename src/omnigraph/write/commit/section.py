@@ -369,8 +369,10 @@ def _commit_under_lock(
                 return CommitResult(None, section.prepared.outcome)
         # Step 3: HEAD of each written table must equal its pin. After restoring drift, start again at step 2.
         heads = _read_owned_heads(section, view)
-        if held.continues and round_ == 0 and any(each.unpublished for each in heads):
-            # A writer without the lock, release 0.8 or one that woke up late: look at everything.
+        if round_ == 0 and any(each.unpublished for each in heads):
+            # A writer without the lock, release 0.8 or one that woke up late, or a folder that was replaced by a copy:
+            # look at everything, and decide again without what is cached.
+            attempt.manifest.start_over()
             heal(attempt.manifest, held, attempt.options.branch)
         elif not discard_drift(attempt.manifest, held, attempt.options.branch, heads):
             # Step 4: phases A to D. Adopted versions are there until the publish: cleanup waits for the refs lock.
@@ -493,6 +495,9 @@ def _read_owned_heads(section: CommitSection[Outcome], view: ManifestView) -> li
     def read_head(pin: Pin) -> TableHead:
         is_open = section.basis.pins.get(pin.table_key) == pin
         pinned = section.basis.table(pin.table_key) if is_open else open_pin(manifest, pin)
+        if pinned.access is not manifest.access:
+            # It has caches from before the manifest was read without them.
+            pinned = open_pin(manifest, pin)
         try:
             head = pinned.refresh()
         except StorageError:
