@@ -107,6 +107,8 @@ class Violation:
     value: Json = None
     ids: tuple[str, ...] = ()
     """The ids of the rows involved, if there are several; of very many, the first hundred."""
+    table_key: str | None = None
+    """The table of the type, such as ``node:Person``: an edge type may have the same name. None if there is none."""
 
     def to_json(self) -> dict[str, Json]:
         """Return one entry of ``violations``."""
@@ -114,6 +116,7 @@ class Violation:
             "file": self.file,
             "line": self.line,
             "type": self.type,
+            "table_key": self.table_key,
             "id": self.id,
             "property": self.property,
             "rule": self.rule,

@@ -155,7 +155,8 @@ def test_json_of_a_refused_load_has_the_violations(omnigraph: Command) -> None:
     found = error_of(answer)
     violations = cast("list[dict[str, Json]]", found["violations"])
     assert (found["code"], found["details"]) == ("validation_error", {"count": len(violations), "more": False})
-    assert list(violations[0]) == ["file", "line", "type", "id", "property", "rule", "value", "message"]
+    names = ["file", "line", "type", "table_key", "id", "property", "rule", "value", "message"]
+    assert list(violations[0]) == names
     assert [(each["file"], each["line"]) for each in violations[:2]] == [("bad.jsonl", 2), ("bad.jsonl", 3)]
 
 

@@ -98,7 +98,14 @@ def _find_wrong_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch, stored: l
     wrong = find_true(compute("coalesce", compute("not_equal", ids, expected), pa.scalar(value=True)))
     for id_, given in zip(to_list(ids.take(wrong)), to_list(expected.take(wrong)), strict=True):
         message = f"@key on {type_.name}: '{id_}' has the key of '{given}'"
-        yield Violation(type_.name, "@key", message, id=cast("str | None", id_), property=", ".join(key))
+        yield Violation(
+            type_.name,
+            "@key",
+            message,
+            id=cast("str | None", id_),
+            property=", ".join(key),
+            table_key=type_.table_key,
+        )
 
 
 def _type_in(schema: pa.Schema, name: str) -> pa.DataType:

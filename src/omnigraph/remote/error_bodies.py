@@ -102,10 +102,18 @@ def _objects(body: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
 
 
 def _to_violation(found: Mapping[str, Json]) -> Violation:
-    file, id_, property_ = (cast("str | None", found.get(name)) for name in ("file", "id", "property"))
-    line = cast("int | None", found.get("line"))
+    names = ("file", "id", "property", "table_key")
+    file, id_, property_, table_key = (cast("str | None", found.get(name)) for name in names)
     return Violation(
-        str(found["type"]), str(found["rule"]), str(found["message"]), file, line, id_, property_, found.get("value")
+        str(found["type"]),
+        str(found["rule"]),
+        str(found["message"]),
+        file,
+        cast("int | None", found.get("line")),
+        id_,
+        property_,
+        found.get("value"),
+        table_key=table_key,
     )
 
 

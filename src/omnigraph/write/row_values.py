@@ -73,7 +73,16 @@ def refuse_legacy_ids(node_type: NodeType, table: Table) -> None:
         stored, given = found
         raise LegacyRowIds(
             f"the ids of {node_type.name} have the form of an older release: '{stored}' would be '{given}' now",
-            [Violation(node_type.name, "id", "the stored id is not that of the key", id=stored, value=given)],
+            [
+                Violation(
+                    node_type.name,
+                    "id",
+                    "the stored id is not that of the key",
+                    id=stored,
+                    value=given,
+                    table_key=node_type.table_key,
+                )
+            ],
             hint="run `omnigraph schema apply --rewrite-ids` first",
         )
 

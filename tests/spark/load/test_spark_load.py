@@ -277,7 +277,7 @@ def test_quarantine_has_the_same_records_as_in_this_process(
     assert content(there) == content(here)
     assert (result.nodes, result.edges, result.rejected) == (local.nodes, local.edges, local.rejected)
     rows = pq.read_table(str(result.rejects_path))
-    assert rows.column_names == ["record", "file", "line", "type", "id", "rule", "message"]
+    assert rows.column_names == ["record", "file", "line", "type", "id", "rule", "message", "table_key"]
     told = [json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text("utf-8").splitlines()]
     assert places_and_records(rows.to_pylist()) == places_and_records(told)
     third = omnigraph.open(shutil.copytree(template, tmp_path / "third.og"))

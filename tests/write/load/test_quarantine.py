@@ -42,7 +42,7 @@ def source(tmp_path: Path) -> Path:
 def rejects(path: str | None) -> dict[int, dict[str, object]]:
     assert path is not None
     rows = [cast("dict[str, object]", json.loads(line)) for line in Path(path).read_text().splitlines()]
-    assert all(list(row) == ["record", "file", "line", "type", "id", "rule", "message"] for row in rows)
+    assert all(list(row) == ["record", "file", "line", "type", "id", "rule", "message", "table_key"] for row in rows)
     assert len({row["line"] for row in rows}) == len(rows)
     return {cast(int, row["line"]): row for row in rows}
 
@@ -72,7 +72,7 @@ def test_the_file_is_parquet_where_its_name_says_so(fleet: Graph, source: Path, 
     result = fleet.load(source, on_error="quarantine", rejects=tmp_path / "wrong.parquet")
     told = rejects(other.load(source, on_error="quarantine", rejects=tmp_path / "wrong.ndjson").rejects_path)
     rows = pq.read_table(cast(str, result.rejects_path))
-    assert [str(type_) for type_ in rows.schema.types] == ["string", "string", "int64", *["string"] * 4]
+    assert [str(type_) for type_ in rows.schema.types] == ["string", "string", "int64", *["string"] * 5]
     assert rows.column_names == list(told[2])
     # Messages have generated ids.
     names = ("record", "file", "line", "type", "rule")

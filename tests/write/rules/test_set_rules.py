@@ -62,6 +62,7 @@ def test_an_id_is_given_once(graph: Graph) -> None:
         property="code",
         value="r",
         ids=("r", "r"),
+        table_key="node:Port",
     )
 
 

@@ -260,9 +260,8 @@ def _conceal_violations(call: ServerCall, branch: str) -> Generator[None]:
     try:
         yield
     except ValidationError as error:
-        types = {key for each in error.violations for key in TableKey.candidates(each.type)}
-        known = {each.table_key for each in call.graph.graph.schema.catalog.types()}
-        call.gate.check_types(sorted(types & known), branch, Action.CHANGE)
+        types = {TableKey(each.table_key) for each in error.violations if each.table_key is not None}
+        call.gate.check_types(sorted(types), branch, Action.CHANGE)
         raise
 
 

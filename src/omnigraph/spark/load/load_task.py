@@ -60,7 +60,7 @@ REJECTED: Final = pa.schema(
     [
         pa.field("record", pa.string()),
         *cast("Iterable[pa.Field[pa.DataType]]", PLACES),
-        *(pa.field(name, pa.string()) for name in ("type", "id", "rule", "message")),
+        *(pa.field(name, pa.string()) for name in ("type", "id", "rule", "message", "table_key")),
     ]
 )
 _BOM: Final = b"\xef\xbb\xbf"

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
+from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor, union_all
 from omnigraph.spark.load.incoming_rows import DistributedRows, RowsOfFragments
@@ -142,14 +143,16 @@ class DistributedRejects:
             self.executor.map_items(task, groups, _RECORD_COLUMNS), self.count, row_bytes + _REASON_BYTES
         )
         joined = join_by_size(records, self._read_reasons(), ["id"], "inner", self.executor.parallelism)
-        return write_rejected(self.executor, joined, partial(_to_rejected, self.rows.type.name), self.scratch)
+        return write_rejected(self.executor, joined, partial(_to_rejected, self.rows.type), self.scratch)
 
     def _read_reasons(self) -> SizedFrame:
         """Return the reasons of each rejected id, in order."""
         from pyspark.sql import functions
 
         parts = [
-            each.frame.mapInArrow(partial(_describe_reasons, round_, each.rules, self.rows.type.name), _REASON_COLUMNS)
+            each.frame.mapInArrow(
+                partial(_describe_reasons, round_, each.rules, self.rows.type.table_key), _REASON_COLUMNS
+            )
             for round_, each in enumerate(self.violations)
             if each.frame is not None
         ]
@@ -162,7 +165,7 @@ class DistributedRejects:
 
 
 def _rules_of(rules: Sequence[SetRule], rows: IncomingRows) -> list[int]:
-    return [number for number, rule in enumerate(rules) if rule.type == rows.type.name]
+    return [number for number, rule in enumerate(rules) if rule.table_key == rows.type.table_key]
 
 
 def _find_unhandled(
@@ -170,8 +173,8 @@ def _find_unhandled(
 ) -> list[Violation]:
     """Return some of the violations that no incoming row takes part in, so that rejecting rows cannot mend them."""
     assert found.frame is not None
-    ids = {each.rows.type.name: each.ids for each in rejected}
-    by_rule = [ids.get(rule.type, NO_IDS) for rule in found.rules]
+    ids: dict[str, Values] = {each.rows.type.table_key: each.ids for each in rejected}
+    by_rule = [ids.get(rule.table_key, NO_IDS) for rule in found.rules]
     left = found.frame.mapInArrow(partial(_filter_unhandled, by_rule), found.frame.schema)
     return _describe_some(executor, replace(found, frame=left))
 
@@ -228,7 +231,7 @@ def _filter_unhandled(ids: Sequence[Values], batches: Iterable[pa.RecordBatch]) 
 
 
 def _describe_reasons(
-    round_: int, rules: Sequence[SetRule], type_name: str, batches: Iterable[pa.RecordBatch]
+    round_: int, rules: Sequence[SetRule], table_key: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Task over violations: yield the reason of each id that they name, for the rows of one type."""
     for batch in batches:
@@ -245,7 +248,7 @@ def _describe_reasons(
             for number, value, each in zip(
                 numbers, to_list(column_of(found, "value")), describe_found(rules, found), strict=True
             )
-            if each.type == type_name
+            if each.table_key == table_key
             for id_ in dict.fromkeys(each.ids)
         ]
         yield from pa.Table.from_pylist(reasons, _REASONS).to_batches()
@@ -262,7 +265,7 @@ def _format_rejected(rows: IncomingRows, ids: Values, fragments: Sequence[int]) 
         yield pa.RecordBatch.from_arrays(columns, schema=_RECORDS)
 
 
-def _to_rejected(type_name: str, rows: pa.Table) -> pa.Table:
+def _to_rejected(type_: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
     """Convert records with their reasons to rejected records. The first reason gives the rule."""
     reasons = cast("list[list[dict[str, str]]]", to_list(column_of(rows, "reasons")))
     count = rows.num_rows
@@ -272,10 +275,11 @@ def _to_rejected(type_name: str, rows: pa.Table) -> pa.Table:
             column_of(rows, "file"),
             make_nulls(count, pa.int64()),
             column_of(rows, "line"),
-            pa.array([type_name] * count, pa.string()),
+            pa.array([type_.name] * count, pa.string()),
             column_of(rows, "id"),
             pa.array([each[0]["rule"] for each in reasons], pa.string()),
             pa.array(["; ".join(reason["message"] for reason in each) for each in reasons], pa.string()),
+            pa.array([type_.table_key] * count, pa.string()),
         ],
         schema=REJECTED,
     )

@@ -157,7 +157,7 @@ def check_set_rules(
     pieces = (pa.Table.from_batches([batch]) for batch in rows.read(columns))
     changes = RowChanges(key, spill_rows(rows.select_schema(columns), pieces), mode=IncomingMode.OVERWRITE)
     violations = check_changes(catalog, snapshot, [changes]).violations
-    own = [each for each in violations if each.type == rows.type.name and each.rule in rules]
+    own = [each for each in violations if each.table_key == rows.type.table_key and each.rule in rules]
     return FoundViolations(tuple(islice(own, MAX_VIOLATIONS)), len(own))
 
 
@@ -219,4 +219,5 @@ def _find_wrong_ids(type_: NodeType | EdgeType, batch: pa.RecordBatch) -> Iterat
             id=cast(str, id_),
             property=", ".join(type_.key),
             value=cast("str | None", required),
+            table_key=type_.table_key,
         )

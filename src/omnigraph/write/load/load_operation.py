@@ -258,7 +258,7 @@ class LoadOperation:
     def _check_rules(self, snapshot: Snapshot, tables: Mapping[str, IncomingRows]) -> RowAdmission:
         incoming = {key: IncomingTable(rows, self._mode_of(rows), NO_IDS) for key, rows in tables.items()}
         check = partial(self.engine.check, self.catalog, snapshot)
-        return RowAdmission(incoming, check, self.check_only, self.quarantine is not None)
+        return RowAdmission(self.catalog, incoming, check, self.check_only, self.quarantine is not None)
 
     def _stage(self, incoming: IncomingTable, table: Table) -> StagedChange | None:
         return self.engine.stage(table, incoming)

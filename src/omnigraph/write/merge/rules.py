@@ -198,7 +198,7 @@ def _find_rule_conflicts(
     ]
     rules = _index_rules(sides.catalog)
     for violation in broken.result.violations:
-        rule = rules[violation.type, violation.rule, violation.property]
+        rule = rules[violation.table_key, violation.rule, violation.property]
         found.append(_BrokenRule(type_of_table(sides.catalog, rule.relations[0].table_key), violation, rule))
     by_table: dict[str, list[_BrokenRule]] = {}
     for each in sorted(found, key=lambda each: each.sort_key):
@@ -230,9 +230,9 @@ def _to_rule_conflicts(
         yield _RuleConflict(conflict, type_, _find_involved_ids(sides, each, merged.get(each.id) or ours.get(each.id)))
 
 
-def _index_rules(catalog: Catalog) -> Mapping[tuple[str, str, str | None], SetRule]:
+def _index_rules(catalog: Catalog) -> Mapping[tuple[str | None, str, str | None], SetRule]:
     tables = (type_.table_key for type_ in (*catalog.nodes.values(), *catalog.edges.values()))
-    return {(rule.type, rule.rule, rule.property): rule for key in tables for rule in list_set_rules(catalog, key)}
+    return {(rule.table_key, rule.rule, rule.property): rule for key in tables for rule in list_set_rules(catalog, key)}
 
 
 def _find_involved_ids(

@@ -61,7 +61,17 @@ def _describe_conflicts(
     for owner, name in found[:_MAX_CONFLICTS]:
         one, other = _smallest_two(_to_json(columns[name].take(np.flatnonzero(all_ids == owner))))
         message = f"{type_.name} '{owner}' is given two values for '{name}': {_print(one)} and {_print(other)}"
-        violations.append(Violation(type_.name, _RULE, message, id=owner, property=name, value=[one, other]))
+        violations.append(
+            Violation(
+                type_.name,
+                _RULE,
+                message,
+                id=owner,
+                property=name,
+                value=[one, other],
+                table_key=type_.table_key,
+            )
+        )
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     hint = "narrow the match until each entity has one row, or one value in all its rows"
     return ConflictingValues(f"{violations[0].message}{more}", violations, hint=hint)

@@ -167,5 +167,15 @@ def _describe_misfits(
             of_entity = "" if owner is None else f" of '{owner}'"
             message = f"{declared} on {type_.name}: '{name}'{of_entity}: {mismatch.message}"
             id_ = None if owner is None else str(owner)
-            found.append(Violation(type_.name, str(declared), message, id=id_, property=name, value=str(value)))
+            found.append(
+                Violation(
+                    type_.name,
+                    str(declared),
+                    message,
+                    id=id_,
+                    property=name,
+                    value=str(value),
+                    table_key=type_.table_key,
+                )
+            )
     return found

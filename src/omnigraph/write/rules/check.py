@@ -92,7 +92,7 @@ def check_rows(type_: NodeType | EdgeType, rows: Rows, limit: int | None = None)
     ids = column_of(rows, "id").take(found["row"].to_numpy())
     columns = [ids, *(column_of(found, name) for name in ("property", "rule", "value", "message"))]
     return [
-        Violation(type_.name, rule, message, id=id_, property=name, value=value)
+        Violation(type_.name, rule, message, id=id_, property=name, value=value, table_key=type_.table_key)
         for id_, name, rule, value, message in zip(*(cast("list[str]", to_list(each)) for each in columns), strict=True)
     ]
 

@@ -100,6 +100,7 @@ class SetRule:
 
     kind: RuleKind
     type: str
+    table_key: str
     rule: str
     property: str
     sql: str
@@ -199,7 +200,16 @@ def describe_violation(rule: SetRule, found: SetViolation) -> Violation:
     """Describe one row of a rule's SQL in words."""
     ids, value = tuple(sorted(found.ids)), shorten(found.value)
     message = f"{rule.rule}{_format_scope(rule)}: {_format_finding(rule, found, value)}"
-    return Violation(rule.type, rule.rule, message, id=found.id, property=rule.property, value=value, ids=ids)
+    return Violation(
+        rule.type,
+        rule.rule,
+        message,
+        id=found.id,
+        property=rule.property,
+        value=value,
+        ids=ids,
+        table_key=rule.table_key,
+    )
 
 
 def _format_scope(rule: SetRule) -> str:
@@ -290,6 +300,7 @@ def _build_unique_rule(type_: NodeType | EdgeType, rule: str, columns: tuple[str
     return SetRule(
         RuleKind.UNIQUE,
         type_.name,
+        type_.table_key,
         rule,
         ", ".join(key or columns),
         _UNIQUE,
@@ -307,6 +318,7 @@ def _build_ends_rule(edge: EdgeType, end: Literal["src", "dst"], node_type: str)
     return SetRule(
         RuleKind.ENDS,
         edge.name,
+        edge.table_key,
         format_ends(edge),
         end,
         _ENDS,
@@ -331,6 +343,7 @@ def _build_cardinality_rule(edge: EdgeType) -> SetRule:
     return SetRule(
         RuleKind.CARDINALITY,
         edge.name,
+        edge.table_key,
         format_cardinality(edge),
         "src",
         _CARDINALITY.format(broken=" or ".join(broken)),

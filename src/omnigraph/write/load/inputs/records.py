@@ -64,11 +64,27 @@ ParsedRecords: TypeAlias = RawBatch | RejectedRecord
 class _InvalidRecord(Exception):
     """Raised for a line that is not a loadable record."""
 
-    def __init__(self, message: str, type_: str = "", rule: str = RECORD) -> None:
+    def __init__(self, message: str, type_: NodeType | EdgeType | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.type = type_
-        self.rule = rule
+
+    def to_violation(self, file: str | None, line: int) -> Violation:
+        """Return the violation of the line."""
+        name, table_key = ("", None) if self.type is None else (self.type.name, self.type.table_key)
+        return Violation(name, RECORD, self.message, file, line, table_key=table_key)
+
+
+class _UnknownType(_InvalidRecord):
+    """Raised for a record of a type that the schema does not have."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+    def to_violation(self, file: str | None, line: int) -> Violation:
+        """Return the violation of the line."""
+        return Violation(self.name, KNOWN_TYPES, self.message, file, line)
 
 
 @dataclass(slots=True)
@@ -112,8 +128,7 @@ def parse_block(
             if record is not None:
                 groups.add(number, record if to_record is None else to_record(record))
         except _InvalidRecord as error:
-            violation = Violation(error.type, error.rule, error.message, file, block.first + number)
-            yield RejectedRecord(_format_record(each), (violation,))
+            yield RejectedRecord(_format_record(each), (error.to_violation(file, block.first + number),))
     for group in groups.list_groups():
         yield _to_raw_batch(catalog, block, file, group, form)
 
@@ -134,7 +149,7 @@ class ObjectReader:
         chosen = self._chosen.get(names) or self._chosen.setdefault(names, self._choose(names))
         values = {target: given[name] for target, name in chosen}
         if isinstance(values.get("data"), Mapping) and ("type" in values or "edge" in values):
-            raise _InvalidRecord("this is a graph record; load its file without the name of a type", self._type.name)
+            raise _InvalidRecord("this is a graph record; load its file without the name of a type", self._type)
         if isinstance(self._type, NodeType):
             return {"type": self._type.name, "data": values}
         return {"edge": self._type.name, **self._take_ends(values), "data": values}
@@ -252,9 +267,9 @@ class _RecordGroups:
             )
         unknown = next((name for name in record if name not in group.fields), None)
         if unknown is None:
-            raise _InvalidRecord("'data' is not an object", group.type.name)
+            raise _InvalidRecord("'data' is not an object", group.type)
         hint = suggest_similar(unknown, sorted(group.fields)) or "properties go into 'data'"
-        raise _InvalidRecord(f"unknown field '{format_value(unknown)}'; {hint}", group.type.name)
+        raise _InvalidRecord(f"unknown field '{format_value(unknown)}'; {hint}", group.type)
 
     def _find_node_group(self, name: object) -> _RecordGroup:
         found = self._catalog.nodes.get(name) if isinstance(name, str) else None
@@ -272,13 +287,11 @@ class _RecordGroups:
         return self._edges.setdefault(cast(str, name), group)
 
 
-def _build_unknown_type_error(kind: str, name: object, known: Mapping[str, object]) -> _InvalidRecord:
+def _build_unknown_type_error(kind: str, name: object, known: Mapping[str, object]) -> _UnknownType:
     if not isinstance(name, str):
-        return _InvalidRecord(f"the name of the {kind} type is not a text", rule=KNOWN_TYPES)
+        return _UnknownType(f"the name of the {kind} type is not a text")
     hint = suggest_similar(name, known)
-    return _InvalidRecord(
-        f"no {kind} type '{format_value(name)}'" + (f"; {hint}" if hint else ""), shorten(name), KNOWN_TYPES
-    )
+    return _UnknownType(f"no {kind} type '{format_value(name)}'" + (f"; {hint}" if hint else ""), shorten(name))
 
 
 # --------------------------------------------------------------------------------------------- many records

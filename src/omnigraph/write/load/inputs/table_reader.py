@@ -191,7 +191,9 @@ class CsvParser:
                 hint="save the file as UTF-8, or give the option encoding",
             ) from None
         for each in block.malformed:
-            violation = Violation(self.type.name, RECORD, self._describe(each), file, first + each.line)
+            violation = Violation(
+                self.type.name, RECORD, self._describe(each), file, first + each.line, table_key=self.type.table_key
+            )
             yield RejectedRecord(each.text, (violation,))
         if block.rows.num_rows:
             yield self.columns.read(file, cast("Values", pa.array(block.lines + first)), block.rows)

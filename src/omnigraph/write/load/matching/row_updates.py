@@ -112,9 +112,11 @@ class UnmatchedRows:
                 staged_id = cast(str, to_list(column_of(one, "id"))[0])
                 id_ = None if is_generated[row] else staged_id
                 message, value = self._describe(incoming.type, id_, one, NotFoundCause(causes[staged_id]))
-                yield RejectedRecord(
-                    text, (Violation(incoming.type.name, EXISTS, message, file, line, id_, value=value),)
+                table_key = incoming.type.table_key
+                violation = Violation(
+                    incoming.type.name, EXISTS, message, file, line, id_, value=value, table_key=table_key
                 )
+                yield RejectedRecord(text, (violation,))
 
     def _describe(
         self, type_: NodeType | EdgeType, id_: str | None, row: pa.Table, cause: NotFoundCause

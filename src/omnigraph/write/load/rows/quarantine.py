@@ -183,6 +183,7 @@ def to_rejects_line(rejected: RejectedRecord) -> RejectsLine:
         id=first.id,
         rule=first.rule,
         message="; ".join(violation.message for violation in rejected.violations),
+        table_key=first.table_key,
     )
 
 

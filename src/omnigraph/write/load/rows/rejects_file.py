@@ -15,7 +15,7 @@ LINES_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
 REJECTS_SCHEMA: Final = pa.schema(
     [
         pa.field(name, pa.int64() if name == "line" else pa.string())
-        for name in ("record", "file", "line", "type", "id", "rule", "message")
+        for name in ("record", "file", "line", "type", "id", "rule", "message", "table_key")
     ]
 )
 _LINES_AT_ONCE: Final = 10_000
@@ -31,6 +31,7 @@ class RejectsLine(TypedDict):
     id: str | None
     rule: str
     message: str
+    table_key: str | None
 
 
 def encode_rejects_line(line: RejectsLine) -> bytes:

@@ -15,17 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import KeyConflict, ValidationError, Violation
-from omnigraph.language.schema import NodeType
+from omnigraph.errors import Json, KeyConflict, ValidationError, Violation
+from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, compute, to_list
 from omnigraph.write.load.rows.incoming_rows import IncomingRows
 from omnigraph.write.load.rows.partial_rows import Mask, mark_without
 from omnigraph.write.load.rows.positions import RecordPosition, RowNumbers, RowPositions
 from omnigraph.write.load.rows.quarantine import MAX_VIOLATIONS, RejectedPart, build_load_error, format_records
 from omnigraph.write.load.rows.validation import RejectedRecord
-from omnigraph.write.rules import MAX_NAMED_IDS, IncomingMode, RuleCheckResult, ViolationCounts, format_key
+from omnigraph.write.rules import MAX_NAMED_IDS, IncomingMode, RuleCheckResult, ViolationCounts, format_ends, format_key
 
 _MAX_FURTHER_VIOLATIONS: Final = 10_000
 """A load that already fails checks at most so many further violations of set rules."""
@@ -69,6 +68,7 @@ class RowAdmission:
     are admitted; without it they fail the load.
     """
 
+    catalog: Catalog
     tables: Mapping[str, IncomingTable]
     check: RuleCheck
     is_check: bool
@@ -96,10 +96,17 @@ class RowAdmission:
 
     def find_violations(self, known: Sequence[Violation]) -> list[Violation]:
         """Return the violations of set rules, except those that follow from ``known`` ones."""
-        missing = {each.id for each in known if each.id is not None}
+        missing = {(each.table_key, each.id) for each in known if each.id is not None}
         result = self.check(list(self.tables.values()), None if self.is_check else _MAX_FURTHER_VIOLATIONS)
-        found = (each for each in result.violations if each.property not in PUBLIC_NAMES or each.value not in missing)
+        found = (each for each in result.violations if self._find_end(each) not in missing)
         return [_add_position(each, records) for each, records in self._locate(list(islice(found, self._limit)))]
+
+    def _find_end(self, violation: Violation) -> tuple[str, Json] | None:
+        """Return the table and the id of the node that an edge lacks; None if the violation is about something else."""
+        edge = None if violation.table_key is None else self.catalog.find_type(violation.table_key)
+        if not isinstance(edge, EdgeType) or violation.rule != format_ends(edge):
+            return None
+        return TableKey.of_node(edge.from_type if violation.property == "src" else edge.to_type), violation.value
 
     def list_accepted(self, rejected: Mapping[str, RejectedRows]) -> list[IncomingTable]:
         """Return the rows of all tables without the rejected ones."""
@@ -117,10 +124,10 @@ class RowAdmission:
 
     def _locate(self, violations: Sequence[Violation]) -> list[tuple[Violation, _RecordsOfId]]:
         """Return each violation with the positions of its records; several if its id came in several times."""
-        located: dict[tuple[str, str | None], _RecordsOfId] = {}
+        located: dict[tuple[str | None, str | None], _RecordsOfId] = {}
         for each in self.tables.values():
             _locate_rows(each.rows, violations, located)
-        return [(each, located.get((each.type, each.id), _NO_RECORDS)) for each in violations]
+        return [(each, located.get((each.table_key, each.id), _NO_RECORDS)) for each in violations]
 
     @property
     def _limit(self) -> int | None:
@@ -150,7 +157,7 @@ class RejectedIds:
 
     def add(self, violations: Sequence[Violation]) -> set[int]:
         """Reject the rows involved in violations. Return the indexes of the violations that involve such rows."""
-        own = {at: each for at, each in enumerate(violations) if each.type == self._rows.type.name}
+        own = {at: each for at, each in enumerate(violations) if each.table_key == self._rows.type.table_key}
         required = {id_ for each in own.values() for id_ in each.ids}.difference(self._counts)
         for _, found in _find_incoming(self._rows, required, ["id"]):
             self._counts.update(_to_texts(found, "id"))
@@ -227,10 +234,10 @@ _NO_RECORDS: Final = _RecordsOfId()
 
 
 def _locate_rows(
-    rows: IncomingRows, violations: Iterable[Violation], located: dict[tuple[str, str | None], _RecordsOfId]
+    rows: IncomingRows, violations: Iterable[Violation], located: dict[tuple[str | None, str | None], _RecordsOfId]
 ) -> None:
     """Add the records of one table that violations name, by type and id."""
-    ids = {each.id for each in violations if each.id is not None and each.type == rows.type.name}
+    ids = {each.id for each in violations if each.id is not None and each.table_key == rows.type.table_key}
     for numbers, found in _find_incoming(rows, ids, ["id"]):
         values = column_of(found, "id")
         names = values.unique()
@@ -239,7 +246,7 @@ def _locate_rows(
         order = np.argsort(place_of, kind="stable")
         starts = np.searchsorted(place_of[order], np.arange(1, len(names)))
         for id_, own in zip(cast("list[str]", to_list(names)), np.split(numbers[order], starts), strict=False):
-            located.setdefault((rows.type.name, id_), _RecordsOfId()).add(own, rows.positions)
+            located.setdefault((rows.type.table_key, id_), _RecordsOfId()).add(own, rows.positions)
 
 
 def _add_position(violation: Violation, found: _RecordsOfId) -> Violation:
@@ -258,7 +265,7 @@ def _add_position(violation: Violation, found: _RecordsOfId) -> Violation:
 
 def _is_id_conflict(incoming: Iterable[IncomingRows], violation: Violation) -> bool:
     """Whether a violation says that an id exists already, or comes in twice."""
-    keys = {format_key(rows.type) for rows in incoming if rows.type.name == violation.type}
+    keys = {format_key(rows.type) for rows in incoming if rows.type.table_key == violation.table_key}
     return violation.rule in keys and len(set(violation.ids)) == 1
 
 

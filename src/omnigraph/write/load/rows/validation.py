@@ -211,6 +211,7 @@ def _build_rejected(batch: RawBatch, rows: pa.RecordBatch, errors: Iterable[RowE
                     _find_known_id(batch, ids, row),
                     error.property,
                     error.value,
+                    table_key=batch.type.table_key,
                 )
                 for error in by_row[row]
             ),
