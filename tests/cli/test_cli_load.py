@@ -23,7 +23,7 @@ from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 from tests.graphs import rows_of
 
 GRAPH = ("-g", "brain.og")
-KEYS = ["commit", "branch", "mode", "engine", "nodes", "edges", "rejected", "rejects_path", "replayed"]
+KEYS = ["commit", "branch", "mode", "engine", "nodes", "edges", "rejected", "rejects_path", "replayed", "notes"]
 GOOD = b"""{"edge": "Knows", "from": "eve", "to": "ann"}
 {"type": "Person", "data": {"name": "eve"}}
 {"type": "City", "data": {"name": "bonn"}}
@@ -105,6 +105,7 @@ def test_json_has_the_fields_of_the_result(omnigraph: Command) -> None:
         "rejected": 0,
         "rejects_path": None,
         "replayed": False,
+        "notes": [],
     }
 
 
@@ -328,6 +329,18 @@ def test_tables_are_loaded_beside_records(omnigraph: Command) -> None:
     checked = omnigraph("load", *MAPPED, "--ignore", "Person.*", "--check", "--mode", "merge", *GRAPH)
     assert checked.err == "checking 2 files for branch main in brain.og\n"
     assert checked.out.startswith("main: 2 nodes, 2 edges can be loaded; nothing was written\n")
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_column_that_becomes_the_id_of_edges_is_noted(omnigraph: Command) -> None:
+    Path("more.csv").write_text("from,to,id\nann,bob,k1\n")
+    answer = omnigraph("load", "--edge", "Knows=more.csv", "--check", *GRAPH)
+    assert (answer.code, answer.err.splitlines()[-1]) == (
+        0,
+        "note: Knows: 1 row took the id from the column id; if it is something else, map it to a property or ignore it",
+    )
+    loaded = omnigraph("load", "--edge", "Knows=more.csv", "--json", *GRAPH)
+    assert loaded.json["notes"] == [answer.err.splitlines()[-1].removeprefix("note: ")]
 
 
 @pytest.mark.usefixtures("tables")

@@ -79,6 +79,9 @@ LOADS: dict[str, Load] = {
     "parquet and edges": lambda g, f: g.load(
         nodes={"Person": f / "people.parquet"}, edges={"knows": pa.table({"from": ["p"], "to": ["q"]})}
     ),
+    "columns in another case": lambda g, _: g.load(
+        edges={"Knows": pa.table({"From": ["ann"], "TO": ["ann"], "ID": ["k9"]})}
+    ),
     "arrow": lambda g, f: g.load(nodes={"Person": [f / "people.arrow"]}, mode="merge"),
     "identity": lambda g, _: g.load(
         [{"edge": "Knows", "from": "ann", "to": "ann", "data": {"since": n}} for n in (1, 2)],
@@ -92,7 +95,16 @@ LOADS: dict[str, Load] = {
     "a new branch": lambda g, f: g.load(f / "good.jsonl", branch="new/b", from_branch="dev/a", message="m"),
     "checked": lambda g, f: g.load(f / "good.jsonl", check=True),
 }
-DAILY = ("wrong files", "a frame", "columns", "wrong rows", "parquet and edges", "identity", "a new branch")
+DAILY = (
+    "wrong files",
+    "a frame",
+    "columns",
+    "columns in another case",
+    "wrong rows",
+    "parquet and edges",
+    "identity",
+    "a new branch",
+)
 
 
 def outcome_of(load: Load, graph: Graph, files: Path) -> Json:
@@ -104,6 +116,7 @@ def outcome_of(load: Load, graph: Graph, files: Path) -> Json:
     made = result.commit
     return [
         [result.branch, result.mode, dict(result.nodes), dict(result.edges), result.rejected, result.replayed],
+        result.notes,
         None if made is None else [made.branch, made.message],
         sorted(graph.export(branch=result.branch if result.commit else "main", types=["Person", "Slot"])),
         len(list(graph.export(types=["Knows"]))),

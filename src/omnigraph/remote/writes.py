@@ -183,6 +183,7 @@ class RemoteWrites(RemoteBase):
             cast(int, answer["rejected"]),
             None,
             bool(answer["replayed"]),
+            tuple(cast("list[str]", answer["notes"])),
         )
 
     def merge(

@@ -121,6 +121,24 @@ def test_every_format_gives_the_same_graph_on_spark(folder: Path, kind: str) -> 
     assert (len(here["Person"]), len(here["Stop"]), len(here["Visits"])) == (300, 5, 2)
 
 
+def test_columns_are_chosen_on_spark_as_in_this_process(folder: Path, spark: SparkSession) -> None:
+    Path("people.csv").write_text("NAME,id\nann,41\nbob,42\n")
+    pq.write_table(pa.table({"From": ["ann", "bob"], "to": ["bob", "ann"], "ID": ["k1", "k2"]}), "knows.parquet")
+    here, there = both(folder)
+    columns = {"Person": {"age": "id"}}
+    frame = spark.read.parquet(str(folder / "knows.parquet"))
+    results = [
+        here.load(nodes={"Person": "people.csv"}, edges={"Knows": "knows.parquet"}, columns=columns),
+        there.load(nodes={"Person": "people.csv"}, edges={"Knows": frame}, columns=columns),  # pyright: ignore[reportArgumentType]  as Arrow
+    ]
+    assert [each.engine for each in results] == ["local", "spark"]
+    assert content(there) == content(here)
+    assert {row["id"]: row["age"] for row in rows_of(there, "Person")} == {"ann": 41, "bob": 42}
+    assert [row["id"] for row in rows_of(there, "Knows")] == ["k1", "k2"]
+    assert results[1].notes == results[0].notes
+    assert results[1].notes[0].startswith("Knows: 2 rows took the id from the column id;")
+
+
 def test_values_that_span_lines_and_blocks_keep_their_lines_on_spark(folder: Path, spark: SparkSession) -> None:
     many = "".join(f"p{number},{number}\n" for number in range(500))
     Path("people.csv").write_text(f'name,age\n"a\n1",1\n\n"b, ""c""",2\nwrong\nd,x\n{many}last,y\n')

@@ -66,6 +66,7 @@ class LoadSummary(CommandResult):
             "rejected": result.rejected,
             "rejects_path": result.rejects_path,
             "replayed": result.replayed,
+            "notes": list(result.notes),
         }
 
     def draw(self, page: Page) -> None:
@@ -80,6 +81,8 @@ class LoadSummary(CommandResult):
         if rows:
             page.print("")
             page.table(("kind", "type", "rows"), rows)
+        for note in result.notes:
+            page.say(f"note: {note}")
 
     def _outcome(self) -> str:
         commit = self.result.commit

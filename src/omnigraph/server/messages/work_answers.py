@@ -198,6 +198,7 @@ class LoadAnswer(TypedDict):
     rejected: int
     rejects: list[Any]
     rejects_truncated: bool
+    notes: list[str]
 
 
 class SchemaPlanAnswer(TypedDict):

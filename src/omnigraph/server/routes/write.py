@@ -278,6 +278,7 @@ def _load_to_wire(result: LoadResult) -> dict[str, Json]:
         "edges": dict(result.edges),
         "rejected": result.rejected,
         "replayed": result.replayed,
+        "notes": list(result.notes),
     }
 
 

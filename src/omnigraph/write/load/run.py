@@ -47,6 +47,7 @@ from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.load.inputs import (
     LoadInput,
     OpenedTable,
+    list_types_with_assumed_ids,
     open_tables,
     read_records,
     refuse_files_without_records,
@@ -103,7 +104,7 @@ class LoadResult:
     """The result of a load: row counts by type, and the path of the rejected records.
 
     ``commit`` is None if nothing changed and there is no ``txn`` to keep. ``replayed``: an earlier load with this
-    ``txn`` or key made the commit; this one read nothing.
+    ``txn`` or key made the commit; this one read nothing. ``notes`` say what the load took for granted.
     """
 
     commit: Commit | None
@@ -115,6 +116,7 @@ class LoadResult:
     rejected: int
     rejects_path: str | None
     replayed: bool
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,10 @@ def _run_load(
             raise
         message = _fill_counts(commit_options.message, parsed.tables)
         commit_options = replace(commit_options, incarnation=targets.incarnation, message=message)
-        return _commit_load(manifest, operation, parsed, options, commit_options, executor, is_new_branch=is_new_branch)
+        result = _commit_load(
+            manifest, operation, parsed, options, commit_options, executor, is_new_branch=is_new_branch
+        )
+        return result if result.replayed else replace(result, notes=_note_assumed_ids(context, parsed.tables))
 
 
 def _fill_counts(message: str | None, tables: Mapping[str, IncomingRows]) -> str | None:
@@ -229,6 +234,20 @@ def _fill_counts(message: str | None, tables: Mapping[str, IncomingRows]) -> str
         count = sum(counts.values())
         message = message.replace(f"{{{word}s}}", f"{count} {word}{'' if count == 1 else 's'}")
     return message
+
+
+def _note_assumed_ids(context: LoadContext, tables: Mapping[str, IncomingRows]) -> tuple[str, ...]:
+    """Note for each type of how many rows the id is that of a column which nothing but its name makes the id."""
+    if context.options.mode == "update":
+        return ()
+    types = list_types_with_assumed_ids(context.catalog, context.input)
+    counts = {type_.name: tables[type_.table_key].count - tables[type_.table_key].generated.count for type_ in types}
+    return tuple(
+        f"{name}: {count} row{'' if count == 1 else 's'} took the id from the column id; "
+        "if it is something else, map it to a property or ignore it"
+        for name, count in counts.items()
+        if count
+    )
 
 
 def check_load_options(load_input: LoadInput, options: LoadOptions) -> None:

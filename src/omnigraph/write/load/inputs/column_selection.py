@@ -1,7 +1,8 @@
 """Which columns of a table are read as which properties of its type.
 
 A target is what a column is read as: a property, ``id``, an end (``from``, ``to``), or one part of the key of an end
-(``to.line``). A column is read by its own name, unless a target is read from it or it is ignored.
+(``to.line``). A column is read by its own name; its case is ignored if only one column and one target have the name. A
+column that a target is read from, or that is ignored, is read as nothing else.
 """
 
 from __future__ import annotations
@@ -50,24 +51,49 @@ class ColumnSelection:
                 chosen[target] = column
             else:
                 problems.append(_describe_missing(self.type, target, column, names))
-        used = set(self.columns.values())
-        for name in names:
-            if name in self.ignored or (name in used and (name in self.columns or name not in self.targets)):
-                continue
-            if name in self.targets and name not in self.columns:
-                chosen[name] = name
+        used = {*self.columns.values(), *self.ignored}
+        free = [name for name in names if name not in used]
+        targets = self._match_names(free)
+        for name in free:
+            if name in targets:
+                chosen[targets[name]] = name
             elif not self.ignores_others:
-                problems.append(self._describe_unused(name))
+                problems.append(self.describe_unused(name))
         problems += [
             f"column '{name}' occurs twice" for name in dict.fromkeys(chosen.values()) if _is_twice(name, names)
         ]
         return chosen, problems
 
-    def _describe_unused(self, name: str) -> str:
+    def _match_names(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the target of each column that has its name, or the only one that has it in another case."""
+        free = self.targets - self.columns.keys()
+        found = {name: name for name in names if name in free}
+        columns, targets = _group_by_folded_name(names), _group_by_folded_name(free - found.keys())
+        for folded, same in targets.items():
+            others = [name for name in columns.get(folded, ()) if name not in found]
+            if len(same) == len(others) == 1:
+                found[others[0]] = same[0]
+        return found
+
+    def describe_unused(self, name: str) -> str:
+        """Describe a column that is not read, and not ignored either."""
         if name in self.columns:
             return f"column '{name}' is not used: {self.type.name}.{name} is read from '{self.columns[name]}'"
+        same = _group_by_folded_name(self.targets).get(name.casefold())
+        if same is not None:
+            return (
+                f"column '{name}' is not used: other columns or properties are called {' or '.join(sorted(same))} too"
+            )
         hint = suggest_similar(name, self.targets)
         return f"no property '{name}'" + (f", {hint}" if hint else "")
+
+
+def _group_by_folded_name(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return names that differ only in case, by the name that they have without it."""
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        found.setdefault(name.casefold(), []).append(name)
+    return found
 
 
 def _is_twice(name: str, names: Sequence[str]) -> bool:

@@ -146,32 +146,37 @@ class ColumnMapping:
         if isinstance(type_, EdgeType):
             self.ends = {"src": catalog.nodes[type_.from_type], "dst": catalog.nodes[type_.to_type]}
 
-    def find_problems(self, given: Mapping[str, str]) -> Iterator[str]:
-        """Yield every problem of the columns. ``given`` are the columns that the user names for some of them."""
+    def find_problems(self, given: Mapping[str, str], chosen: Mapping[str, str]) -> Iterator[str]:
+        """Yield every problem of the columns.
+
+        ``given`` are the columns that the user names for some targets, ``chosen`` those that are read.
+        """
         names = self.schema.names
         known = {"id": _TEXT, **{name: each.type for name, each in self.type.properties.items()}}
         for name, found in zip(names, self.schema.types, strict=True):
             if name in known and not self.values.accepts(found, known[name]):
-                yield f"column '{given.get(name, name)}' is {found}, which is no {known[name]}"
-        yield from self._find_missing_columns({*names, *given})
+                yield f"column '{chosen[name]}' is {found}, which is no {known[name]}"
+        yield from self._find_missing_columns({*names, *given}, given)
         for column, node in self.ends.items():
-            yield from self._find_end_problems(column, node, given)
+            yield from self._find_end_problems(column, node, given, chosen)
 
-    def _find_missing_columns(self, names: Collection[str]) -> Iterator[str]:
+    def _find_missing_columns(self, names: Collection[str], given: Mapping[str, str]) -> Iterator[str]:
         if self.form is RowForm.WHOLE:
             required = [each for each in self.type.properties.values() if not each.type.nullable]
             missing = [each.name for each in required if each.default is None and each.name not in names]
-            yield from (f"column '{name}' is missing" for name in missing)
+            yield from (f"column '{name}' is missing{_describe_other_use(name, given)}" for name in missing)
         elif isinstance(self.type, NodeType) and "id" not in names:
             missing = [name for name in self.type.key or () if name not in names]
             yield from (f"column '{name}' is missing; give it, or id" for name in missing)
 
-    def _find_end_problems(self, column: str, node: NodeType, given: Mapping[str, str]) -> Iterator[str]:
+    def _find_end_problems(
+        self, column: str, node: NodeType, given: Mapping[str, str], chosen: Mapping[str, str]
+    ) -> Iterator[str]:
         name = PUBLIC_NAMES[column]
         if name in self.schema.names:
             found = self._type_of(name)
             if not can_be_end(found, node):
-                yield f"column '{given.get(name, name)}' is {found}, which is neither an id nor a key of {node.name}"
+                yield f"column '{chosen[name]}' is {found}, which is neither an id nor a key of {node.name}"
             return
         parts = _list_key_columns(column, node)
         if name in given or not given.keys().isdisjoint(parts):
@@ -180,12 +185,13 @@ class ColumnMapping:
         elif self._is_absent(column):
             return
         elif not parts or not set(parts) <= set(self.schema.names):
-            yield f"column '{name}' is missing" + (f"; give it, or {', '.join(parts)}" if parts else "")
+            hint = _describe_other_use(name, given) or (f"; give it, or {', '.join(parts)}" if parts else "")
+            yield f"column '{name}' is missing{hint}"
             return
         for part, property_ in parts.items():
             found = self._type_of(part)
             if not self.values.accepts(found, property_.type):
-                yield f"column '{given.get(part, part)}' is {found}, which is no {property_.type}"
+                yield f"column '{chosen[part]}' is {found}, which is no {property_.type}"
 
     def _is_absent(self, column: str) -> bool:
         """Return whether the rows of an update do not mention a column of the type."""
@@ -251,6 +257,12 @@ class ColumnMapping:
         found, key_errors = resolve_end_ids(node, name, converted)
         errors += key_errors
         return found
+
+
+def _describe_other_use(name: str, given: Mapping[str, str]) -> str:
+    """Describe what a column is read as, if the user names it for something else."""
+    others = [target for target, column in given.items() if column == name]
+    return f": it is read as {', '.join(others)}; name it for '{name}' too" if others else ""
 
 
 def _repeat_default(each: Property, count: int) -> Values:

@@ -107,6 +107,21 @@ def resolve_tables(catalog: Catalog, given: LoadInput) -> list[TypedTable]:
     return found
 
 
+def list_types_with_assumed_ids(catalog: Catalog, given: LoadInput) -> list[NodeType | EdgeType]:
+    """Return the types whose tables give the ids of rows by a column that only its name makes the id.
+
+    A node with a key is left out: its id must be that of the key.
+    """
+    found: list[NodeType | EdgeType] = []
+    for kind, name, _ in _list_given(given):
+        type_ = catalog.nodes.get(name) if kind == "node" else catalog.find_edge(name)
+        if type_ is None or (isinstance(type_, NodeType) and type_.key is not None):
+            continue
+        if "id" not in (_find_given(given.columns, type_, name, set()) or {}):
+            found.append(type_)
+    return found
+
+
 def _list_given(given: LoadInput) -> Iterator[tuple[str, str, TableInput]]:
     yield from (("node", name, rows) for name, rows in given.nodes.items())
     yield from (("edge", name, rows) for name, rows in given.edges.items())

@@ -158,8 +158,11 @@ class ObjectReader:
         """Choose the fields to read. What is neither a target nor ignored is read too, so that it is reported."""
         selection = self._selection
         chosen, _ = selection.choose(names)
-        known = {*chosen.values(), *selection.targets, *selection.ignored}
-        others = () if selection.ignores_others else (name for name in names if name not in known)
+        known = {*chosen.values(), *selection.ignored}
+        others = [] if selection.ignores_others else [name for name in names if name not in known]
+        unused = next((name for name in others if name in selection.targets), None)
+        if unused is not None:
+            raise _InvalidRecord(selection.describe_unused(unused), self._type.name)
         return (*chosen.items(), *((name, name) for name in others))
 
     def _take_ends(self, values: dict[str, object]) -> dict[str, object]:

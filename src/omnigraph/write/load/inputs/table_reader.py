@@ -122,7 +122,7 @@ def map_columns(
     types = dict(zip(schema.names, schema.types, strict=True))
     selected = pa.schema([(target, types[column]) for target, column in chosen.items()])
     mapping = ColumnMapping(catalog, selection.type, selected, values, selection.form)
-    found = mapping.find_problems(selection.columns) if schema.names else ()
+    found = mapping.find_problems(selection.columns, chosen) if schema.names else ()
     return SelectedColumns(chosen, mapping), [*problems, *found]
 
 
