@@ -653,6 +653,7 @@ export type LoadAnswer = {
   readonly edges: Record<string, number>;
   readonly mode: string;
   readonly nodes: Record<string, number>;
+  readonly notes: readonly (string)[];
   readonly rejected: number;
   readonly rejects: readonly (unknown)[];
   readonly rejects_truncated: boolean;
