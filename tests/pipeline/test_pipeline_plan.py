@@ -15,6 +15,7 @@ from omnigraph.pipeline.column_types import ViewColumns, infer_expression
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned, problems_of
 
 PERSON = "Person: {view: adults, columns: {name: full_name, age: cast(age AS int)}}"
+RUN = "pipeline june.pipeline.yaml"
 KNOWS = "Knows: {view: links, from: a, to: b, columns: {since: since}}"
 
 
@@ -99,6 +100,30 @@ def test_problems_of_the_file_the_schema_and_the_checks_come_together(graph: Gra
 def test_what_cannot_be_merged_into(graph: Graph, tmp_path: Path, into: str, message: str) -> None:
     (problem,) = problems_of(graph, tmp_path, changed("from: main", f"from: main, merge_into: {into}"))
     assert (*places([problem])[0], problem.message) == ("P209", 3, 64, message)
+
+
+def test_a_branch_that_is_merged_is_made_at_every_run(graph: Graph, tmp_path: Path) -> None:
+    text = changed(", from: main", ", merge_into: main")
+    first = planned(graph, tmp_path, text)
+    assert (first.creates_branch, first.replaced_head, first.notes) == (True, None, ())
+    graph.load([{"type": "Note", "data": {"text": "a"}}], branch="load/june", from_branch="main", message=RUN)
+    again = planned(graph, tmp_path, text)
+    assert (again.creates_branch, again.replaced_head) == (True, graph.commits("load/june")[0].id)
+    assert again.notes == ("branch load/june already exists; the run replaces it by a new one",)
+
+
+def test_a_branch_with_commits_of_others_is_not_replaced(graph: Graph, tmp_path: Path) -> None:
+    graph.load([{"type": "Note", "data": {"text": "a"}}], branch="load/june", from_branch="main", message=RUN)
+    others = graph.load([{"type": "Note", "data": {"text": "b"}}], branch="load/june").commit
+    assert others is not None
+    text = changed("from: main", "from: main, merge_into: main")
+    (problem,) = problems_of(graph, tmp_path, text)
+    assert places([problem]) == [("P209", 3, 29)]
+    assert f"it has commit {others.id}, which no run of this file made" in problem.message
+    graph.merge("load/june")
+    assert problems_of(graph, tmp_path, text) == []
+    (problem,) = problems_of(graph, tmp_path, changed("branch: load/june, from: main", "merge_into: load/june"))
+    assert (*places([problem])[0], problem.message.endswith("main cannot be replaced")) == ("P209", 3, 33, True)
 
 
 def test_a_type_cannot_be_mapped_twice_by_two_spellings(graph: Graph, tmp_path: Path) -> None:

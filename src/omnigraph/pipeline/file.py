@@ -128,7 +128,17 @@ class LoadSettings:
     merge_into: TemplateText | None = None
     identities: tuple[TypeIdentity, ...] = ()
     txn: tuple[str, int] | None = field(default=None, repr=False)
-    """The application and the number of the run; a run that is on the branch already loads nothing."""
+    """The application and the number of the run; a run that is on the target already loads nothing."""
+
+    @property
+    def target(self) -> TemplateText:
+        """The branch that has the rows in the end."""
+        return self.merge_into or self.branch
+
+    @property
+    def start(self) -> TemplateText | None:
+        """Where the branch begins, if the run creates it."""
+        return self.origin or self.merge_into
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +160,11 @@ class PipelineFile:
     def name(self) -> str:
         """The path of the file, as given."""
         return self.document.name or "<text>"
+
+    @property
+    def message(self) -> str:
+        """The message of the commits that load the file."""
+        return f"pipeline {Path(self.name).name}"
 
     def problem(self, code: str, message: str, span: Span, hint: str | None = None) -> Problem:
         """Return a problem at a span of this file."""

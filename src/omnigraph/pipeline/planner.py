@@ -6,8 +6,9 @@ known without Spark; ``spark/pipeline/dataframes.py`` compares the others by the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -48,6 +49,7 @@ from omnigraph.pipeline.file import (
     TypeMapping,
 )
 from omnigraph.pipeline.yaml_reader import TemplateText, start_of
+from omnigraph.write.commit import CATCH_UP_MESSAGE, HANDOFF_MESSAGE, RECOVERY_ACTOR
 from omnigraph.write.load import can_be_end, can_convert, resolve_identity
 
 _TEXT: Final = ValueType(Scalar.STRING, nullable=True)
@@ -68,6 +70,14 @@ class PlannedGraph(Protocol):
 
     def commit(self, ref: Reference) -> Commit:
         """Return the commit of a reference."""
+        ...
+
+    def commits(self, branch: str) -> Sequence[Commit]:
+        """Return the commits of a branch, newest first."""
+        ...
+
+    def ancestry(self, branch: str) -> Sequence[Commit]:
+        """Return all ancestors of a branch, merged ones too."""
         ...
 
 
@@ -139,13 +149,17 @@ class PlannedCheck:
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """A pipeline without known problems."""
+    """A pipeline without known problems.
+
+    ``replaced_head`` is the newest commit of the branch, if the run replaces it by a new one.
+    """
 
     file: PipelineFile
     sources: tuple[PlannedSource, ...]
     mappings: tuple[PlannedMapping, ...]
     checks: tuple[PlannedCheck, ...]
     creates_branch: bool
+    replaced_head: str | None
     notes: tuple[str, ...]
 
 
@@ -156,8 +170,8 @@ def plan_pipeline(file: PipelineFile, graph: PlannedGraph) -> PipelinePlan:
     planner.add_views()
     mappings = tuple(mapping for each in file.mappings for mapping in planner.plan_mapping(each))
     checks = tuple(check for each in file.checks for check in planner.plan_check(each))
-    names = {branch.name for branch in graph.branches()}
-    planner.problems += _check_branches(file, graph, names)
+    heads = {branch.name: branch.head for branch in graph.branches()}
+    planner.problems += _check_branches(file, graph, heads.keys())
     planner.problems += _check_identities(file, graph.schema.catalog)
     if planner.problems:
         # Problems of other files, such as queries, come last.
@@ -165,10 +179,11 @@ def plan_pipeline(file: PipelineFile, graph: PlannedGraph) -> PipelinePlan:
         others = [each for each in planner.problems if each.position.file != file.document.name]
         own.sort(key=lambda each: (each.position.line, each.position.column))
         raise PipelineError([*own, *others])
-    creates_branch = file.load.branch.value not in names
-    return PipelinePlan(
-        file, sources, mappings, checks, creates_branch, tuple(_list_notes(file, creates_branch=creates_branch))
-    )
+    branch = file.load.branch.value
+    replaced_head = heads.get(branch) if file.load.merge_into is not None else None
+    creates_branch = branch not in heads or replaced_head is not None
+    notes = tuple(_list_notes(file, creates_branch=creates_branch, replaces_branch=replaced_head is not None))
+    return PipelinePlan(file, sources, mappings, checks, creates_branch, replaced_head, notes)
 
 
 def type_mismatch_problem(
@@ -356,31 +371,68 @@ def _match_key_parts(key: tuple[str, ...], end: EndMapping) -> dict[str, Propert
     return by_name if by_name.keys() == set(key) else dict(zip(key, end.columns, strict=True))
 
 
-def _check_branches(file: PipelineFile, graph: PlannedGraph, names: set[str]) -> Iterator[Problem]:
-    branch, origin, into = file.load.branch, file.load.origin, file.load.merge_into
+def _check_branches(file: PipelineFile, graph: PlannedGraph, names: Collection[str]) -> Iterator[Problem]:
+    branch, into = file.load.branch, file.load.merge_into
     if into is not None and into.value == branch.value:
-        hint = "load into a separate branch, with from:"
+        hint = "load into a separate branch"
         yield file.problem(codes.BAD_BRANCH, f"'{into}' would be merged into itself", into.span, hint)
-    elif into is not None and into.value not in names:
-        yield file.problem(
-            codes.BAD_BRANCH, f"there is no branch '{into}'", into.span, suggest_similar(into.value, names)
-        )
-    if branch.value in names:
         return
+    if into is not None and into.value not in names:
+        hint = suggest_similar(into.value, names)
+        yield file.problem(codes.BAD_BRANCH, f"there is no branch '{into}'", into.span, hint)
+        into = None
+    if branch.value not in names:
+        yield from _check_new_name(file, names)
+        yield from _check_start(file, graph, names)
+    elif into is not None:
+        yield from _check_replaced(file, graph, into)
+        yield from _check_start(file, graph, names)
+
+
+def _check_new_name(file: PipelineFile, names: Collection[str]) -> Iterator[Problem]:
+    branch = file.load.branch
     try:
         check_name(branch.value)
         check_free(branch.value, names)
     except OmniGraphError as error:
         yield _branch_problem(file, error, branch)
         return
-    if origin is None:
+    if file.load.start is None:
         hint = suggest_similar(branch.value, names) or "add from: main to create it"
         yield file.problem(codes.BAD_BRANCH, f"there is no branch '{branch}'", branch.span, hint)
-    elif origin.value not in names:
+
+
+def _check_start(file: PipelineFile, graph: PlannedGraph, names: Collection[str]) -> Iterator[Problem]:
+    origin = file.load.origin
+    if origin is not None and origin.value not in names:
         try:
             graph.commit(origin.value)
         except (InputError, NotFoundError) as error:
             yield _branch_problem(file, error, origin)
+
+
+def _check_replaced(file: PipelineFile, graph: PlannedGraph, into: TemplateText) -> Iterator[Problem]:
+    """Refuse to replace a branch that has changes of others which the target does not have."""
+    branch = file.load.branch
+    if branch.value == MAIN:
+        message = f"each run replaces its branch by a new one, to merge it into '{into}', and main cannot be replaced"
+        yield file.problem(codes.BAD_BRANCH, message, into.span, "add branch: and the name of a separate branch")
+        return
+    own = takewhile(lambda commit: commit.branch == branch.value, graph.commits(branch.value))
+    others = [commit for commit in own if not _is_of_run(file, commit)]
+    merged = {commit.id for commit in graph.ancestry(into.value)} if others else set[str]()
+    commit = next((commit for commit in others if commit.id not in merged), None)
+    if commit is not None:
+        message = f"each run replaces branch '{branch}', and it has commit {commit.id}, which no run of this file made"
+        hint = f"merge the branch into {into} or delete it, or load into another branch"
+        yield file.problem(codes.BAD_BRANCH, message, branch.span, hint)
+
+
+def _is_of_run(file: PipelineFile, commit: Commit) -> bool:
+    """Return whether a run of the file made a commit, or it only prepared tables or recovered from a crash."""
+    if commit.actor == RECOVERY_ACTOR and commit.message is None:
+        return True
+    return commit.message in (file.message, HANDOFF_MESSAGE, CATCH_UP_MESSAGE)
 
 
 def _check_identities(file: PipelineFile, catalog: Catalog) -> Iterator[Problem]:
@@ -396,12 +448,14 @@ def _branch_problem(file: PipelineFile, error: OmniGraphError, place: TemplateTe
     return file.problem(codes.BAD_BRANCH, hide(error.message), place.span, error.hint and hide(error.hint))
 
 
-def _list_notes(file: PipelineFile, *, creates_branch: bool) -> Iterator[str]:
+def _list_notes(file: PipelineFile, *, creates_branch: bool, replaces_branch: bool) -> Iterator[str]:
     load = file.load
     if file.checks and load.branch.value == MAIN:
         yield "the checks run when the rows are already on main; load into a branch to check before others see them"
     if load.origin is not None and not creates_branch:
         yield f"branch {load.branch} already exists, so 'from' is not used"
+    if replaces_branch:
+        yield f"branch {load.branch} already exists; the run replaces it by a new one"
 
 
 def _cast_hint(required: ValueType, expression: TemplateText) -> str | None:

@@ -338,13 +338,14 @@ class SparkGraph:
         actor: str | None = None,
         delete_branch: bool = False,
         if_commit: str | None = None,
+        txn: tuple[str, int] | None = None,
     ) -> MergeResult:
         """Merge like ``graph.merge``; executors compare and merge the rows."""
         from omnigraph.spark.merge import open_merge_engine
 
         if not dry_run:
             self._check_writable()
-        commit_options = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit)
+        commit_options = CommitOptions(into, actor=actor or self.actor, message=message, if_commit=if_commit, txn=txn)
         options = merges.MergeOptions(by, prefer, resolve, dry_run, delete_branch)
         with open_merge_engine(self.session, self.manifest) as engine:
             return merges.merge(

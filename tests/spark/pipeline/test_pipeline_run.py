@@ -8,7 +8,7 @@ from datetime import date
 from io import StringIO
 from logging import StreamHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.orc as pa_orc
@@ -105,12 +105,58 @@ def test_a_second_run_changes_nothing(graph: Graph, run: Run) -> None:
     first = run(text)
     assert first.merged is not None
     assert first.merged.commit is not None
-    commits = graph.commits("load/june"), graph.commits()
+    commits = graph.commits()
     again = run(text)
     assert (again.load.commit, again.rows, again.passed) == (None, first.rows, True)
     assert again.merged is not None
     assert again.merged.commit is None
-    assert (graph.commits("load/june"), graph.commits()) == commits
+    assert (graph.commits("load/june"), graph.commits()) == (commits, commits)
+
+
+NIGHTLY: Final = changed(
+    "from: main",
+    'from: main, merge_into: main, identity: {Knows: [from, to]}, txn: {app: nightly, number: "${NIGHT}"}',
+    changed("name: young, params: {limit: 18}", "name: old, params: {limit: 99}"),
+)
+
+
+def write_people(folder: Path, **ages: int) -> None:
+    rows = "".join(f"{name},{age}\n" for name, age in ages.items())
+    (folder / "raw" / "people" / "one.csv").write_text(f"full_name,age\n{rows}", "utf-8")
+
+
+def ages(graph: Graph) -> dict[str, int]:
+    return {row["name"]: row["age"] for row in graph.nodes("Person").to_arrow().to_pylist()}
+
+
+def test_a_night_begins_at_main_also_after_changes_there(graph: Graph, tmp_path: Path, run: Run) -> None:
+    assert run(NIGHTLY, NIGHT="1").merged is not None
+    graph.mutate('query q() { update Person set { age: 31 } where name = "ann"  insert Person { name: "zoe" } }')
+    links = {"a": ["ann", "ann"], "b": ["cas", "zoe"], "since": pa.array([2019, 2020], pa.int32())}
+    pq.write_table(pa.table(links), tmp_path / "raw" / "links.parquet")
+    second = run(NIGHTLY, NIGHT="2")
+    assert second.merged is not None
+    assert second.merged.commit is not None
+    assert second.merged.commit.txn == ("nightly", 2)
+    assert ages(graph) == {"ann": 30, "cas": 44, "zoe": None}
+    assert graph.edges("Knows").to_arrow().num_rows == 2
+
+
+def test_a_rejected_night_is_repeated_after_its_correction(graph: Graph, tmp_path: Path, run: Run) -> None:
+    write_people(tmp_path, ann=30, methuselah=969)
+    rejected = run(NIGHTLY, NIGHT="1")
+    assert (rejected.passed, rejected.merged, ages(graph)) == (False, None, {})
+    (tmp_path / "raw" / "people" / "two.csv").write_text("full_name,age\ncas,forty-four\n", "utf-8")
+    failing(run, NIGHTLY, NIGHT="1")
+    assert "methuselah" in names(graph, "load/june"), "a run that fails leaves the rejected rows to look at"
+    (tmp_path / "raw" / "people" / "two.csv").write_text("full_name,age\ncas,44\n", "utf-8")
+    write_people(tmp_path, ann=30)
+    corrected = run(NIGHTLY, NIGHT="1")
+    assert (corrected.passed, corrected.load.replayed, ages(graph)) == (True, False, {"ann": 30, "cas": 44})
+    again = run(NIGHTLY, NIGHT="1")
+    assert (again.load.replayed, again.load.branch, again.checks, again.merged) == (True, "main", (), None)
+    assert corrected.merged is not None
+    assert again.load.commit == corrected.merged.commit
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ class PipelinePreview(CommandResult):
         """The destination, then one table per part."""
         plan, file = self.plan, self.plan.file
         load = file.load
-        made = f", made from {load.origin}" if plan.creates_branch else ""
+        made = f", made from {load.start}" if plan.creates_branch else ""
         page.facts(
             {
                 "graph": self.graph,
@@ -121,6 +121,8 @@ class PipelineRunSummary(CommandResult):
         """Print what was loaded, the time, the result of each check, and how to inspect it."""
         result = self.result
         _load_summary(result, checked=False).draw(page)
+        if self._is_merged_before:
+            return
         page.print("")
         pace = f"{result.load_seconds:.1f} s, {result.rows_per_second:,.0f} rows/s; {result.seconds:.1f} s in all"
         page.print(f"{pluralize(result.rows, 'row')} in {pace}")
@@ -151,6 +153,12 @@ class PipelineRunSummary(CommandResult):
     def _branch(self) -> str:
         return self._file.load.branch.written
 
+    @property
+    def _is_merged_before(self) -> bool:
+        """Whether the target has the run already, so that nothing was read."""
+        into = self._file.load.merge_into
+        return into is not None and self.result.load.branch == into.value
+
     def _merged_json(self) -> Mapping[str, Json] | None:
         merged, into = self.result.merged, self._file.load.merge_into
         if merged is None or into is None:
@@ -160,6 +168,8 @@ class PipelineRunSummary(CommandResult):
 
     def _look(self) -> Iterator[str]:
         """Yield the commands that show what was loaded and what failed."""
+        if self._is_merged_before:
+            return
         place = f"-g {_word(self.graph)}"
         on_branch = f"--branch {_word(self._branch)} {place}"
         for check in self.result.checks:
@@ -190,7 +200,8 @@ def _load_summary(result: PipelineResult, *, checked: bool) -> LoadSummary:
     """The result of the load, with the texts of the file instead of the values of variables."""
     file, load = result.plan.file, result.load
     rejects = load.rejects_path and file.redactor.redact(load.rejects_path)
-    return LoadSummary(replace(load, branch=file.load.branch.written, rejects_path=rejects), checked=checked)
+    branch = file.load.target if load.branch == file.load.target.value else file.load.branch
+    return LoadSummary(replace(load, branch=branch.written, rejects_path=rejects), checked=checked)
 
 
 def _load_json(file: PipelineFile) -> Mapping[str, Json]:

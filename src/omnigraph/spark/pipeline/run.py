@@ -9,24 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from omnigraph.errors import Json
+from omnigraph.errors import Json, ReadOnly
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.manifest.contract import load_current_schema
+from omnigraph.manifest.history import to_commit
 from omnigraph.pipeline.planner import PipelinePlan, PlannedCheck
 from omnigraph.pipeline.yaml_reader import TemplateText
 from omnigraph.read import query
 from omnigraph.read.rows import to_json_rows
 from omnigraph.spark.graph import SparkGraph
+from omnigraph.spark.load import load
 from omnigraph.spark.pipeline.dataframes import PipelineTables, build_tables
 from omnigraph.spark.pipeline.problems import translate_step_errors
 from omnigraph.spark.pipeline.step_recorder import PipelineStep, StepObserver, StepRecorder
 from omnigraph.spark.query import SparkQueryOptions, run_query
 from omnigraph.storage.columns import column_of
-from omnigraph.write.load import LoadResult
+from omnigraph.write.commit import CommitOptions, find_written
+from omnigraph.write.load import LoadInput, LoadOptions, LoadResult
 from omnigraph.write.merge import MergeResult
 
 SAMPLE_ROWS: Final = 5
@@ -93,13 +96,21 @@ def check_pipeline(plan: PipelinePlan, start: Callable[[], SparkGraph], observer
 
 
 def run_pipeline(plan: PipelinePlan, start: Callable[[], SparkGraph], observer: StepObserver) -> PipelineResult:
-    """Load all rows as one commit, run the checks, and merge if they pass. The branch is kept in any case."""
+    """Load all rows as one commit, run the checks, and merge if they pass. The branch is kept in any case.
+
+    With ``merge_into`` the branch is a new one at every run. A run whose ``txn`` the target has already reads nothing.
+    """
     recorder = StepRecorder(observer)
+    into = plan.file.load.merge_into
     with translate_step_errors(plan):
         graph, result = _load_pipeline(plan, start, recorder, check=False)
+        if into is not None and result.branch == into.value:
+            # An earlier run passed the checks and merged the rows.
+            return PipelineResult(plan, result, (), tuple(recorder.done))
         checks = tuple(_run_check(graph, result, each, recorder) for each in plan.checks)
-        into = plan.file.load.merge_into if all(check.passed for check in checks) else None
-        merged = None if into is None else _merge_branch(plan, graph, result, into, recorder)
+        merged = None
+        if into is not None and all(check.passed for check in checks):
+            merged = _merge_branch(plan, graph, result, into, recorder)
     return PipelineResult(plan, result, checks, tuple(recorder.done), merged)
 
 
@@ -108,28 +119,46 @@ def _load_pipeline(
 ) -> tuple[SparkGraph, LoadResult]:
     with recorder.record("spark", "Spark"):
         graph = start()
+    earlier = _find_earlier_run(plan, graph, can_heal=not check)
+    if earlier is not None:
+        return graph, earlier
     with build_tables(plan, graph.session, recorder) as tables, recorder.record("load", plan.file.load.branch.written):
         result = _load_tables(plan, graph, tables, check=check)
         recorder.set_rows(_count_rows(result))
     return graph, result
 
 
+def _find_earlier_run(plan: PipelinePlan, graph: SparkGraph, *, can_heal: bool) -> LoadResult | None:
+    """Return the result of a run whose ``txn`` the target has already; None if there is none."""
+    to = plan.file.load
+    if to.txn is None or (plan.creates_branch and to.merge_into is None):
+        return None
+    commit = find_written(graph.manifest, to.target.value, to.txn, None, None, can_heal=can_heal)
+    if commit is None:
+        return None
+    return LoadResult(to_commit(commit), to.target.value, to.mode, "spark", {}, {}, 0, None, replayed=True)
+
+
 def _load_tables(plan: PipelinePlan, graph: SparkGraph, tables: PipelineTables, *, check: bool) -> LoadResult:
     to = plan.file.load
-    return graph.load(
-        nodes=tables.nodes,
-        edges=tables.edges,
-        columns=tables.columns,
-        ignore=tables.ignored,
-        options={"format": "parquet"} if tables.columns else None,
-        mode=to.mode,
-        branch=to.branch.value,
-        from_branch=None if to.origin is None else to.origin.value,
-        on_error=to.on_error,
-        identity={each.type_name: each.columns for each in to.identities},
-        txn=to.txn,
-        message=_message(plan),
-        check=check,
+    if not check and not graph.writable:
+        raise ReadOnly(f"{graph.manifest.location} was opened read-only", hint='open it with mode="rw"')
+    options = {"format": "parquet"} if tables.columns else {}
+    return load(
+        graph.session,
+        graph.manifest,
+        load_current_schema(graph.manifest),
+        LoadInput(None, tables.nodes, tables.edges, tables.columns, tables.ignored, options),
+        LoadOptions(
+            to.mode,
+            to.on_error,
+            engine="spark",
+            check=check,
+            from_branch=None if to.start is None else to.start.value,
+            identity={each.type_name: each.columns for each in to.identities},
+            replaced_head=plan.replaced_head,
+        ),
+        CommitOptions(to.branch.value, actor=graph.actor, message=plan.file.message, txn=to.txn),
     )
 
 
@@ -161,16 +190,13 @@ def _merge_branch(
     plan: PipelinePlan, graph: SparkGraph, loaded: LoadResult, into: TemplateText, recorder: StepRecorder
 ) -> MergeResult:
     """Merge the checked commit: others may have written to the branch meanwhile."""
+    to = plan.file.load
     with recorder.record("merge", into.written):
         source = loaded.branch if loaded.commit is None else loaded.commit.id
-        result = graph.merge(source, into.value, message=f"{_message(plan)}: merge {plan.file.load.branch}")
+        result = graph.merge(source, into.value, message=f"{plan.file.message}: merge {to.branch}", txn=to.txn)
         counts = (*result.nodes.values(), *result.edges.values())
         recorder.set_rows(sum(each.inserted + each.updated + each.deleted for each in counts))
     return result
-
-
-def _message(plan: PipelinePlan) -> str:
-    return f"pipeline {Path(plan.file.name).name}"
 
 
 def _count_rows(loaded: LoadResult) -> int:

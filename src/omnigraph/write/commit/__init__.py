@@ -10,9 +10,10 @@ from omnigraph.late_imports import import_late
 from omnigraph.write.commit.audit import Recovery, list_recoveries
 from omnigraph.write.commit.recovery import finish_removals, heal, heal_all, heal_branch, prepare_for_writing
 from omnigraph.write.commit.sidecars import WriterKind, list_sidecars
-from omnigraph.write.commit.table_heads import TableHead, has_same_rows
+from omnigraph.write.commit.table_heads import RECOVERY_ACTOR, TableHead, has_same_rows
 
 if TYPE_CHECKING:
+    from omnigraph.write.commit.branch_setup import delete_branch_at
     from omnigraph.write.commit.drift import audit_discarded_drift, is_foreign_commit, restore_to_pins
     from omnigraph.write.commit.keys import Key, find_written, make_write_key, resolve_key
     from omnigraph.write.commit.operation import (
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
         WriteOperation,
     )
     from omnigraph.write.commit.section import (
+        CATCH_UP_MESSAGE,
+        HANDOFF_MESSAGE,
         catch_up,
         check_basis_schema,
         commit_operation,
@@ -40,6 +43,7 @@ else:
     __getattr__ = import_late(
         __name__,
         {
+            "branch_setup": ("delete_branch_at",),
             "drift": (
                 "audit_discarded_drift",
                 "is_foreign_commit",
@@ -62,6 +66,8 @@ else:
                 "WriteOperation",
             ),
             "section": (
+                "CATCH_UP_MESSAGE",
+                "HANDOFF_MESSAGE",
                 "catch_up",
                 "check_basis_schema",
                 "commit_operation",
@@ -78,6 +84,9 @@ else:
     )
 
 __all__ = [
+    "CATCH_UP_MESSAGE",
+    "HANDOFF_MESSAGE",
+    "RECOVERY_ACTOR",
     "AlreadyCommitted",
     "CommitOptions",
     "CommitResult",
@@ -96,6 +105,7 @@ __all__ = [
     "catch_up",
     "check_basis_schema",
     "commit_operation",
+    "delete_branch_at",
     "find_written",
     "finish_removals",
     "has_same_rows",

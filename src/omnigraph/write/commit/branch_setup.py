@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from omnigraph.errors import ConflictError
 from omnigraph.language.schema import EdgeType, NodeType, Schema
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.manifest.branches import fork_table
+from omnigraph.manifest.branches import delete_branch, fork_table
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lagging import follow_schemas
@@ -31,6 +32,20 @@ from omnigraph.write.commit.recovery import heal
 from omnigraph.write.commit.sidecars import WriterKind
 from omnigraph.write.commit.table_shape import TableShape, is_lagging
 from omnigraph.write.executor import LOCAL, Executor
+
+
+def delete_branch_at(manifest: Manifest, branch: str, head: str, hint: str) -> None:
+    """Delete a branch whose newest commit is ``head``. Raise ``ConflictError`` with a hint if it has newer commits."""
+
+    def heal_and_compare(manifest: Manifest, held: HeldLock, name: str) -> None:
+        heal(manifest, held, name)
+        newest = manifest.view(name).data_head
+        if newest is not None and newest.id != head:
+            details = {"branch": name, "expected": head, "actual": newest.id}
+            raise ConflictError(f"branch '{name}' has new commits", hint=hint, details=details)
+
+    delete_branch(manifest, branch, heal_and_compare)
+
 
 # --------------------------------------------------------------------------------------------- catch-up
 

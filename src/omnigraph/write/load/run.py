@@ -37,6 +37,7 @@ from omnigraph.write.commit import (
     catch_up,
     check_basis_schema,
     commit_operation,
+    delete_branch_at,
     finish_removals,
     make_recreated_error,
     refuse_repeated,
@@ -86,6 +87,7 @@ class LoadOptions:
 
     ``keeps_txn``: a load with a ``txn`` makes a commit even if it changes no rows, so that a retry finds it.
     ``identity``: the columns by which a merge or an update finds the stored rows of records without an id, by type.
+    ``replaced_head``: the newest commit of the branch, if the load replaces it by a new branch at ``from_branch``.
     """
 
     mode: LoadMode = "append"
@@ -97,6 +99,7 @@ class LoadOptions:
     from_branch: Reference | None = None
     keeps_txn: bool = True
     identity: Identity | None = None
+    replaced_head: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,10 @@ def _run_load(
 ) -> LoadResult:
     identity = resolve_identity(schema.catalog, options.identity, options.mode)
     commit_options = replace(commit_options, schema_ir_hash=schema.hash)
-    is_new_branch = options.from_branch is not None and commit_options.branch not in branch_names(manifest)
+    is_replaced = options.replaced_head is not None
+    is_new_branch = options.from_branch is not None and (
+        is_replaced or commit_options.branch not in branch_names(manifest)
+    )
     if not is_new_branch:
         try:
             refuse_repeated(manifest, commit_options, can_heal=not options.check)
@@ -432,6 +438,8 @@ def _take_base_snapshot(
 
 def _create_branch(manifest: Manifest, options: LoadOptions, commit_options: CommitOptions) -> None:
     assert options.from_branch is not None
+    if options.replaced_head is not None:
+        delete_branch_at(manifest, commit_options.branch, options.replaced_head, hint="run it again")
     # Another load may have created the branch in the meantime; then this one loads into it too.
     with suppress(AlreadyExists):
         create_branch(manifest, commit_options.branch, options.from_branch, finish_removals)

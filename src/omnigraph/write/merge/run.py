@@ -24,7 +24,7 @@ from omnigraph.errors import (
 from omnigraph.language.schema import Schema, split_by_kind
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.analysis_trailers import AnalysisTrailers, append_merged, list_trailers
-from omnigraph.manifest.branches import delete_branch, refuse_dependents
+from omnigraph.manifest.branches import refuse_dependents
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.lineage import Lineage
@@ -38,7 +38,7 @@ from omnigraph.manifest.references import (
 from omnigraph.manifest.rows import MAIN, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import Pin, Snapshot
 from omnigraph.read.changes import find_changed_tables
-from omnigraph.storage.locks import HeldLock, refs_lock
+from omnigraph.storage.locks import refs_lock
 from omnigraph.write.commit import (
     AlreadyCommitted,
     CommitOptions,
@@ -47,7 +47,7 @@ from omnigraph.write.commit import (
     WriterKind,
     check_basis_schema,
     commit_operation,
-    heal,
+    delete_branch_at,
     heal_branch,
     refuse_repeated,
 )
@@ -290,15 +290,8 @@ def _explain_gone(manifest: Manifest, merged: _MergeSource, gone: HistoryGone) -
 
 def _delete_merged_branch(manifest: Manifest, branch: str, merged: str) -> str | None:
     """Delete a merged branch, unless it has new commits. Return why it was kept; the merge is committed either way."""
-
-    def heal_and_compare(manifest: Manifest, held: HeldLock, name: str) -> None:
-        heal(manifest, held, name)
-        head = manifest.view(name).data_head
-        if head is not None and head.id != merged:
-            raise ConflictError(f"branch '{name}' has new commits", hint="merge it again")
-
     try:
-        delete_branch(manifest, branch, heal_and_compare)
+        delete_branch_at(manifest, branch, merged, hint="merge it again")
     except NotFound:
         # Somebody else deleted it first.
         return None
