@@ -186,6 +186,25 @@ def convert_value(value: object, to: ValueType) -> ConstantValue:
     return _CONVERTERS[to.scalar](plain, to)
 
 
+def is_rounded(number: object, converted: ConstantValue) -> bool:
+    """Whether a conversion rounded a number: an integer that the float cannot hold, or a number that became 0.
+
+    The nearest float of a decimal is not rounded: that is what a float means.
+    """
+    if isinstance(number, int) and not isinstance(number, bool):
+        return converted != number
+    return isinstance(number, float) and bool(number) and not converted
+
+
+def keep_integers(given: object, converted: ConstantValue) -> ConstantValue:
+    """Return a converted value with the integers that the conversion rounded, so that comparisons stay exact."""
+    plain = _unwrap(given)
+    if isinstance(converted, tuple) and isinstance(plain, list | tuple):
+        items = cast("list[object] | tuple[object, ...]", plain)
+        return tuple(keep_integers(item, number) for item, number in zip(items, converted, strict=True))
+    return plain if isinstance(plain, int) and is_rounded(plain, converted) else converted
+
+
 def round_to_f32(value: float) -> float:
     """Return the ``F32`` nearest to a finite number; infinity if the number is too large."""
     try:

@@ -229,12 +229,29 @@ def test_what_is_wrong_with_a_filter_is_said_before_anything_is_read(
 
 def test_a_number_beside_a_float_of_32_bits_means_one(tmp_path: Path) -> None:
     graph = omnigraph.init(tmp_path / "g.og", "node T { f: F32 @key }")
-    graph.load([{"type": "T", "data": {"f": 0.1}}, {"type": "T", "data": {"f": 16777217}}])
+    graph.load([{"type": "T", "data": {"f": 0.1}}, {"type": "T", "data": {"f": 16777216}}])
     single = to_list(column_of(graph.nodes("T", {"f": 0.1}).to_arrow(), "f"))
     assert single == [0.10000000149011612]
     assert to_list(column_of(graph.nodes("T", [("f", "in", [0.1, 1e39])]).to_arrow(), "f")) == single
     assert to_list(column_of(graph.nodes("T", [("f", "<", 1e39), ("f", ">", 0.1)]).to_arrow(), "f")) == [16777216.0]
-    assert to_list(column_of(graph.nodes("T", {"f": 16777217}).to_arrow(), "f")) == [16777216.0]
+    assert to_list(column_of(graph.nodes("T", {"f": 16777217.0}).to_arrow(), "f")) == [16777216.0]
+
+
+def test_an_integer_next_to_a_float_of_32_bits_is_never_rounded(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g.og", "node T { f: F32 @key }")
+    graph.load([{"type": "T", "data": {"f": 16777216}}])
+    found = {
+        (operator, number): graph.nodes("T", [("f", operator, number)]).to_arrow().num_rows
+        for operator in ("=", "<", ">", "!=")
+        for number in (16777215, 16777216, 16777217)
+    }
+    assert found == {
+        ("=", 16777215): 0, ("=", 16777216): 1, ("=", 16777217): 0,
+        ("<", 16777215): 0, ("<", 16777216): 0, ("<", 16777217): 1,
+        (">", 16777215): 1, (">", 16777216): 0, (">", 16777217): 0,
+        ("!=", 16777215): 1, ("!=", 16777216): 0, ("!=", 16777217): 1,
+    }  # fmt: skip
+    assert graph.nodes("T", [("f", "in", [16777217])]).to_arrow().num_rows == 0
 
 
 def test_a_scan_shows_one_moment_however_often_it_is_read(tmp_path: Path) -> None:

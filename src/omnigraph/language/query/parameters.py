@@ -15,8 +15,8 @@ from omnigraph.language.operators import ComparisonOperator
 from omnigraph.language.query.plan import Fuse, Limit, ReadPlan, TopRanked, expressions_of, walk_expression, walk_plan
 from omnigraph.language.query.typed_tree import Compare, Expression, FusedScore, ParameterValue, TextMatch
 from omnigraph.language.source import suggest_similar
-from omnigraph.language.types import Scalar, ValueType
-from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value, find_pattern_error
+from omnigraph.language.types import FLOATS, Scalar, ValueType
+from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value, find_pattern_error, keep_integers
 from omnigraph.lazy_dataclass import dataclass
 
 # Types whose JSON form is a string: the command line takes them without quotes.
@@ -51,7 +51,8 @@ def bind_parameters(
             rejected.append(_ParameterProblem(name, f"missing; it is declared as {declared}", f"give {name} a value"))
             continue
         try:
-            bound[name] = convert_value(given.get(name), declared)
+            value = convert_value(given.get(name), declared)
+            bound[name] = keep_integers(given.get(name), value) if declared.scalar in FLOATS else value
         except ValueMismatch as mismatch:
             rejected.append(_ParameterProblem(name, mismatch.message, mismatch.hint))
     if rejected:

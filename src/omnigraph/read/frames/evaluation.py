@@ -46,8 +46,8 @@ from omnigraph.language.query import (
     TypeName,
 )
 from omnigraph.language.query.plan import rebuild, variables_of, walk_expression
-from omnigraph.language.types import ValueType
-from omnigraph.language.values import ConstantValue
+from omnigraph.language.types import FLOATS, ValueType
+from omnigraph.language.values import ConstantValue, convert_value
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import parts
 from omnigraph.read.frames.comparisons import (
@@ -149,6 +149,9 @@ def arrow_type_of(expression: Expression) -> pa.DataType:
 
 
 def _repeat(value: ConstantValue, type_: ValueType, count: int) -> Values:
+    if type_.scalar in FLOATS:
+        # A parameter keeps an integer that its type would round, so that comparisons stay exact.
+        value = convert_value(value, type_.as_nullable())
     return arrow_values(type_, [value]).take(np.zeros(count, np.int64))
 
 

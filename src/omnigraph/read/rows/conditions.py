@@ -150,11 +150,11 @@ def _build_comparison(column: str, type_: ValueType, operator: ComparisonOperato
 
 
 def _to_number(value: object, type_: ValueType) -> int | float:
-    """A number as it is, even if the column could not hold it; like a literal, it means an F32 beside an F32."""
+    """Return a number as it is, even if no value of the column has it. A decimal next to an F32 means the nearest."""
     as_float = cast(float, convert_value(value, _FLOAT))
-    if type_.scalar is Scalar.F32:
-        return fit_to_f32(as_float)
-    return value.__index__() if isinstance(value, SupportsIndex) else as_float
+    if isinstance(value, SupportsIndex):
+        return value.__index__()
+    return fit_to_f32(as_float) if type_.scalar is Scalar.F32 else as_float
 
 
 def _build_membership(column: str, type_: ValueType, value: object) -> Condition:

@@ -7,6 +7,7 @@ is neither.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from typing import cast
@@ -46,8 +47,8 @@ from omnigraph.language.query import (
     Truth,
     TypeName,
 )
-from omnigraph.language.types import FLOATS, Scalar, ValueType
-from omnigraph.language.values import ConstantValue
+from omnigraph.language.types import FLOATS, INTEGER_RANGES, Scalar, ValueType
+from omnigraph.language.values import ConstantValue, convert_value
 from omnigraph.read.context import QueryContext
 from omnigraph.read.frames import QueryConstant, evaluate_constant, fold_constants, match_pattern
 from omnigraph.read.search import Vector, compute_distances
@@ -133,6 +134,8 @@ def _evaluate_fused_score(fusion: Fusion, rows: MatchRows) -> Column:
 
 def to_literal(constant: ConstantValue, type_: ValueType) -> Column:
     """Convert a constant to a Spark literal."""
+    if type_.scalar in FLOATS:
+        constant = convert_value(constant, type_.as_nullable())
     return _to_column(constant, type_).cast(to_spark_type(type_))
 
 
@@ -242,8 +245,19 @@ def _compare(predicate: Compare, rows: MatchRows, context: QueryContext) -> Colu
     if operator is ComparisonOperator.MATCHES:
         assert isinstance(right, QueryConstant), "the pattern is the same for every row"
         return _match_pattern(evaluate(left, rows, context), evaluate_constant(right, context.evaluation))
+    left, right = (_keep_integer(side, context) for side in (left, right))
     columns = evaluate(left, rows, context), evaluate(right, rows, context)
     return compare(columns[0], left.type, operator, columns[1], right.type)
+
+
+def _keep_integer(side: Expression, context: QueryContext) -> Expression:
+    """Return a parameter of a float type as an integer if its value is one that the type would round."""
+    value = evaluate_constant(side, context.evaluation) if isinstance(side, ParameterValue) else None
+    if side.type.scalar not in FLOATS or not isinstance(value, int):
+        return side
+    fitting = (scalar for scalar in (Scalar.I64, Scalar.U64) if value in INTEGER_RANGES[scalar])
+    scalar = next(fitting, None)
+    return side if scalar is None else Constant(value, ValueType(scalar))
 
 
 def _is_comparable(predicate: Compare, rows: MatchRows, context: QueryContext) -> Column:
@@ -253,11 +267,17 @@ def _is_comparable(predicate: Compare, rows: MatchRows, context: QueryContext) -
 
 
 def _list_contains(list_: Expression, item: Expression, rows: MatchRows, context: QueryContext) -> Column:
+    item = _keep_integer(item, context)
     value, type_ = evaluate(item, rows, context), list_.type.item
     fixed = evaluate_constant(list_, context.evaluation) if isinstance(list_, QueryConstant) else None
     if isinstance(fixed, tuple) and type_.scalar is item.type.scalar and type_.scalar not in FLOATS:
         # Of all equivalent expressions, this is the one that Spark pushes down to storage.
         return value.isin(*(to_literal(each, type_) for each in fixed))
+    if isinstance(fixed, tuple) and any(isinstance(each, int) for each in fixed) and type_.scalar in FLOATS:
+        # A parameter keeps the integers that its type would round. As an F64 each equals the same floats.
+        fixed = tuple(each for each in fixed if each is not None and each == float(cast(float, each)))
+        type_ = ValueType(Scalar.F64)
+        list_ = Constant(fixed, replace(type_, is_list=True))
     return fn.exists(
         evaluate(list_, rows, context), lambda each: compare(each, type_, ComparisonOperator.EQUAL, value, item.type)
     )

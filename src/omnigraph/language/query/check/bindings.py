@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.language.query import ast
-from omnigraph.language.query.check.literals import are_comparable, fit_literal
+from omnigraph.language.query.check.literals import are_comparable, fit_compared_literal
 from omnigraph.language.query.check.names import DATETIME, ID, STRING, reject_property, reject_unbound
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import PATH, UNKNOWN, Entity, QueryScope, is_interface
@@ -120,7 +120,7 @@ def _check_match_value(
             hint = f"name one element, or write ${variable}.{match.name} contains ... after the binding"
             return scope.reject("T3", "lists cannot be compared as a whole", value.span, hint)
         case _:
-            return fit_literal(value, element, scope.report)
+            return fit_compared_literal(value, element, scope.report)
 
 
 def _check_match_variable(

@@ -17,6 +17,7 @@ from omnigraph.language.values import (
     ValueMismatch,
     convert_value,
     fit_to_f32,
+    is_rounded,
     parse_date,
     parse_datetime,
 )
@@ -205,24 +206,38 @@ _FORMS = {
 def align_literal(constant: Constant, other: ValueType) -> Constant:
     """Return a literal with the type that it is compared as: that of the other side where the comparison stays exact.
 
-    A number beside an F32 means the F32 value, unless it is too large for one. Otherwise an integer beside a float
-    stays an integer, and a float beside an integer stays a float.
+    A decimal next to an F32 means the nearest F32, unless it is too large for one. An integer next to a float stays an
+    integer, so that it is never rounded, and a float next to an integer stays a float.
     """
-    if other.scalar is Scalar.F32 and constant.type.scalar in NUMBERS:
-        constant = _narrow(constant)
+    if constant.type.scalar in FLOATS and other.scalar in FLOATS:
+        constant = _align_decimals(constant, other)
     same_kind = any({constant.type.scalar, other.scalar} <= kind for kind in (INTEGERS, FLOATS))
     if not same_kind:
         return constant
     aligned = replace(constant.type, scalar=other.scalar)
     try:
-        return Constant(convert_value(constant.value, aligned), aligned)
+        value = convert_value(constant.value, aligned)
     except ValueMismatch:
         return constant
+    return Constant(value, aligned) if value == constant.value else constant
 
 
-def _narrow(constant: Constant) -> Constant:
+def _align_decimals(constant: Constant, other: ValueType) -> Constant:
+    """Return decimals as they are compared with a float. A list loses the integers that no float equals."""
+    narrow = fit_to_f32 if other.scalar is Scalar.F32 else float
+    if not isinstance(constant.value, tuple):
+        return replace(constant, value=narrow(cast(float, constant.value)))
     # Each item by itself: an item that is too large for F32 does not change the others.
-    if isinstance(constant.value, tuple):
-        items = cast("tuple[float, ...]", constant.value)
-        return Constant(tuple(map(fit_to_f32, items)), replace(constant.type, scalar=Scalar.F64))
-    return Constant(fit_to_f32(cast(float, constant.value)), replace(constant.type, scalar=Scalar.F64))
+    numbers = cast("tuple[int | float, ...]", constant.value)
+    floats = [narrow(each) if isinstance(each, float) else float(each) for each in numbers]
+    kept = (new for new, old in zip(floats, numbers, strict=True) if isinstance(old, float) or new == old)
+    return replace(constant, value=tuple(kept))
+
+
+def fit_compared_literal(literal: ast.AnyLiteral, target: ValueType, report: ProblemReport) -> Constant | None:
+    """Convert a literal to the type of a property that it is compared with; an integer that would be rounded stays."""
+    fitted = fit_literal(literal, target, report)
+    given = literal.value if isinstance(literal, ast.ScalarLiteral) else None
+    if fitted is None or not isinstance(given, int) or not is_rounded(given, fitted.value):
+        return fitted
+    return type_literal(literal, report)
