@@ -265,9 +265,7 @@ class _RecordGroups:
             group.sources.pop()
             group.targets.pop()
         if "type" in record and "edge" in record:
-            raise _InvalidRecord(
-                f"both 'type' and 'edge': a record is a node or an edge; {_RECORD_FORM}", group.type.name
-            )
+            raise _InvalidRecord(f"both 'type' and 'edge': a record is a node or an edge; {_RECORD_FORM}", group.type)
         unknown = next((name for name in record if name not in group.fields), None)
         if unknown is None:
             raise _InvalidRecord("'data' is not an object", group.type)
