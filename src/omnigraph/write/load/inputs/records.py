@@ -162,7 +162,7 @@ class ObjectReader:
         others = [] if selection.ignores_others else [name for name in names if name not in known]
         unused = next((name for name in others if name in selection.targets), None)
         if unused is not None:
-            raise _InvalidRecord(selection.describe_unused(unused), self._type.name)
+            raise _InvalidRecord(selection.describe_unused(unused), self._type)
         return (*chosen.items(), *((name, name) for name in others))
 
     def _take_ends(self, values: dict[str, object]) -> dict[str, object]:
