@@ -37,6 +37,19 @@ def test_a_file_and_what_is_said_about_it(omnigraph: Command, stocked: Stocked) 
     assert Path("x.jsonl").read_text() == PEOPLE
 
 
+@pytest.mark.usefixtures("stocked")
+def test_the_ending_gives_the_format_and_a_dash_is_stdout(omnigraph: Command) -> None:
+    for name, first in (("c.parquet", "node/City/00000.parquet"), ("c.csv", "node/City.csv")):
+        answer = omnigraph("export", "-o", name, "--json", *GRAPH)
+        assert (answer.json["format"], answer.json["path"]) == (name.removeprefix("c."), name)
+        assert Path(name, first).is_file()
+    assert omnigraph("export", "-o", "-", "--type", "Person", *GRAPH) == Answer(0, PEOPLE, "")
+    refused = omnigraph("export", "-o", "c.xlsx", *GRAPH)
+    assert (refused.code, refused.out) == (1, "")
+    assert "the ending of 'c.xlsx' says no format" in refused.err
+    assert sorted(each.name for each in Path().iterdir()) == ["brain.og", "c.csv", "c.parquet"]
+
+
 def test_json_has_the_documented_keys(omnigraph: Command, stocked: Stocked) -> None:
     answer = omnigraph("export", "-o", "tables", "--format", "parquet", "--branch", BRANCH, "--json", *GRAPH)
     assert (answer.code, answer.err) == (0, "")
@@ -56,6 +69,7 @@ def test_json_has_the_documented_keys(omnigraph: Command, stocked: Stocked) -> N
     ("words", "exit_code", "complaint"),
     [
         (["--format", "parquet"], 2, "--format parquet needs -o PATH"),
+        (["--format", "csv", "-o", "-"], 2, "--format csv needs -o PATH"),
         (["--format", "xml"], 2, "xml"),
         (["--type", "Persn"], 1, "did you mean 'Person'?"),
         (["--branch", "nope"], 1, "no branch 'nope'"),

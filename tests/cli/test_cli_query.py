@@ -309,6 +309,7 @@ def test_a_limit_is_that_of_every_format(omnigraph: Command) -> None:
     words = ("query", "-e", ALL, *GRAPH)
     assert omnigraph(*words, "--limit", "1").out == "p.name\nann\n"
     assert omnigraph(*words, "--limit", "0", "--format", "csv").out == "p.name\n"
+    assert omnigraph(*words, "--limit", "0", "--format", "csv", "-o", "-").out == "p.name\n"
     assert omnigraph(*words, "--limit", "9", "--format", "jsonl").out == '{"p.name":"ann"}\n{"p.name":"bob"}\n'
     assert omnigraph(*words, "--limit", "1", "--json").json["row_count"] == 1
 

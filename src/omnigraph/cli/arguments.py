@@ -122,7 +122,7 @@ def _source(command: str, file: str | None, text: str | None) -> Source:
     return found
 
 
-STDIN = "-"
+STDIN = STDOUT = "-"
 _BODY = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*(?:match|insert|update|delete)\b", re.DOTALL)
 
 

@@ -232,7 +232,7 @@ class ReadVerbs(GraphBase):
         types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-        format: Literal["jsonl"] = "jsonl",
+        format: Literal["jsonl"] | None = None,
         *,
         timeout: Timeout = None,
     ) -> Iterator[str]: ...
@@ -244,7 +244,7 @@ class ReadVerbs(GraphBase):
         types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-        format: rows.Format = "jsonl",
+        format: rows.Format | None = None,
         *,
         timeout: Timeout = None,
     ) -> rows.ExportResult: ...
@@ -255,19 +255,21 @@ class ReadVerbs(GraphBase):
         types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-        format: rows.Format = "jsonl",  # noqa: A002  what it is called everywhere
+        format: rows.Format | None = None,  # noqa: A002  what it is called everywhere
         *,
         timeout: Timeout = None,
     ) -> Iterator[str] | rows.ExportResult:
         """Export the graph, or some types, to a path or an open stream. Without a target, yield lines of JSONL.
 
+        Without ``format`` the ending of the path gives it: ``.jsonl``, ``.parquet`` or ``.csv``. Tables are a folder.
+
         Examples:
             >>> graph.export(folder / "people.jsonl").nodes
             {'Person': 3}
         """
-        rows.check_export(target, format)
-        chosen = rows.plan_export(*self._read(branch, at), types)
-        return rows.export_lines(chosen, format) if target is None else rows.export_to(chosen, target, format)
+        chosen = rows.choose_format(target, format)
+        plan = rows.plan_export(*self._read(branch, at), types)
+        return rows.export_lines(plan) if target is None else rows.export_to(plan, target, chosen)
 
     @property
     def analytics(self) -> GraphProjection:

@@ -260,7 +260,7 @@ class RemoteReads(RemoteBase):
         types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-        format: Literal["jsonl"] = "jsonl",
+        format: Literal["jsonl"] | None = None,
         *,
         timeout: Timeout = None,
     ) -> Iterator[str]: ...
@@ -272,7 +272,7 @@ class RemoteReads(RemoteBase):
         types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-        format: rows.Format = "jsonl",
+        format: rows.Format | None = None,
         *,
         timeout: Timeout = None,
     ) -> rows.ExportResult: ...
@@ -283,12 +283,12 @@ class RemoteReads(RemoteBase):
         types: Collection[str] | None = None,
         branch: str = MAIN,
         at: Reference | None = None,
-        format: rows.Format = "jsonl",  # noqa: A002  as in the base
+        format: rows.Format | None = None,  # noqa: A002  as in the base
         *,
         timeout: Timeout = None,
     ) -> Iterator[str] | rows.ExportResult:
         """Export the graph, or some types, to a path or an open stream; or yield lines of JSON."""
-        rows.check_export(target, format)
+        chosen = rows.choose_format(target, format)
         if types is not None and not types and target is None:
             return iter(())
         if target is None:
@@ -299,18 +299,18 @@ class RemoteReads(RemoteBase):
         counts: dict[str, int] = {type_.table_key: 0 for type_ in plan.types}
         path = rows.parse_local_path(target) if isinstance(target, str | os.PathLike) else None
         pinned = None if shown.commit is None else shown.commit.id
-        if format in rows.TABLE_WRITERS and path is not None:
+        if chosen in rows.TABLE_WRITERS and path is not None:
             with rows.create_folder(path) as folder:
                 for type_ in plan.types:
                     reader = self._open_type(type_.table_key, branch, pinned)
-                    counts[type_.table_key] = rows.TABLE_WRITERS[format](type_.table_key, reader, folder)
+                    counts[type_.table_key] = rows.TABLE_WRITERS[chosen](type_.table_key, reader, folder)
         else:
             with nullcontext(target) if path is None else rows.create_file(path) as file:
                 for line in self._open_lines(types, branch, pinned).lines() if plan.types else ():
                     rows.write_text(file, memoryview(line + b"\n"))
                     counts[_key_of(line)] += 1
         nodes, edges = split_by_kind(counts)
-        return rows.ExportResult(shown.commit, shown.branch, format, None if path is None else str(path), nodes, edges)
+        return rows.ExportResult(shown.commit, shown.branch, chosen, None if path is None else str(path), nodes, edges)
 
     def _open_lines(self, types: Collection[str] | None, branch: str, at: Reference | None) -> ByteStream:
         chosen: dict[str, Json] = {} if types is None else {"type_names": list(types)}

@@ -21,7 +21,7 @@ from omnigraph.errors import AlreadyExists, NotFound, OmniGraphError, ParameterE
 from omnigraph.graph import Graph
 from omnigraph.language.schema import parse_schema
 from omnigraph.read.rows import export_formats
-from omnigraph.read.rows.export import export_lines, plan_export
+from omnigraph.read.rows.export import Format, export_lines, plan_export
 from omnigraph.read.rows.export_formats import to_json_lines
 from tests import crash
 
@@ -68,6 +68,25 @@ def test_a_path_gets_a_file_and_a_result_that_counts(graph: Graph, tmp_path: Pat
     assert (result.format, result.path) == ("jsonl", str(tmp_path / "x.jsonl"))
     assert (result.branch, result.commit) == ("main", graph.commits()[0])
     assert sorted(each.name for each in tmp_path.iterdir()) == ["graph.og", "x.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("name", "format_", "chosen", "written"),
+    [
+        ("x.parquet", None, "parquet", "x.parquet/node/Person/00000.parquet"),
+        ("x.CSV", None, "csv", "x.CSV/node/Person.csv"),
+        ("x.ndjson", None, "jsonl", "x.ndjson"),
+        ("x", None, "jsonl", "x"),
+        ("x.csv", "jsonl", "jsonl", "x.csv"),
+    ],
+)
+def test_the_ending_of_a_path_gives_the_format(
+    graph: Graph, tmp_path: Path, name: str, format_: Format | None, chosen: str, written: str
+) -> None:
+    result = graph.export(tmp_path / name, ["Person"], format=format_)
+    assert (result.format, result.path) == (chosen, str(tmp_path / name))
+    files = [path for path in (tmp_path / name, *(tmp_path / name).rglob("*")) if path.is_file()]
+    assert [str(path.relative_to(tmp_path)) for path in files] == [written]
 
 
 def test_open_streams_of_bytes_and_of_text(graph: Graph, tmp_path: Path) -> None:
@@ -117,7 +136,7 @@ def test_another_branch_and_another_moment(graph: Graph) -> None:
 
 def test_a_table_that_lags_behind_the_schema_gives_nulls(graph: Graph) -> None:
     newer = parse_schema(SCHEMA.replace("age: I32?", "photo: Blob?  age: I64?") + "node Fresh { n: I32 }").catalog
-    lines = list(export_lines(plan_export(graph.snapshot(), newer, ["Person", "Fresh"]), "jsonl"))
+    lines = list(export_lines(plan_export(graph.snapshot(), newer, ["Person", "Fresh"])))
     assert [json.loads(line)["data"]["photo"] for line in lines] == [None, None]
     assert [json.loads(line)["data"]["age"] for line in lines] == [None, 7]
 
@@ -140,6 +159,8 @@ def test_rows_are_spelled_in_pieces(graph: Graph, tmp_path: Path, monkeypatch: p
         ({"types": ["Persn"]}, NotFound, "no type 'Persn' in this snapshot (did you mean 'Person'?)"),
         ({"types": "Person"}, ParameterError, "give a list, such as ['Person']"),
         ({"format": "xml"}, ParameterError, "format is 'xml' (use jsonl or parquet or csv)"),
+        ({"target": "x.arrow"}, ParameterError, "the ending of 'x.arrow' says no format (give the format, or one"),
+        ({"target": "x.jsonl.gz"}, ParameterError, "the ending of 'x.jsonl.gz' says no format"),
         ({"format": "parquet"}, ParameterError, "tables are a folder of files"),
         ({"format": "parquet", "target": io.BytesIO()}, ParameterError, "tables are a folder of files"),
         ({"target": "nowhere/x.jsonl"}, NotFound, "there is no folder 'nowhere'"),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from omnigraph.cli.arguments import At, ReadBranch, Types
+from omnigraph.cli.arguments import STDOUT, At, ReadBranch, Types
 from omnigraph.cli.render.read import ExportSummary
 from omnigraph.cli.session import session_of
 
@@ -20,16 +20,21 @@ def export(
     types: Types = None,
     branch: ReadBranch = "main",
     at: At = None,
-    form: Annotated[ExportFormat, typer.Option("--format", help="Output format.")] = "jsonl",
+    form: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", help="Output format.", show_default="jsonl, or by the ending of -o"),
+    ] = None,
     path: Annotated[
         str | None,
-        typer.Option("-o", metavar="PATH", help="The output file, or folder for tables.", show_default="stdout"),
+        typer.Option(
+            "-o", metavar="PATH", help="The output file, or folder for tables; - is stdout.", show_default="stdout"
+        ),
     ] = None,
 ) -> int:
     """Export the graph, or some of its types, as JSONL that 'load' reads back, or as tables: Parquet or CSV.
 
-    A file appears under its name only when it is complete. Tables go into a new folder: node/Trial.csv, or
-    node/Trial/00000.parquet.
+    A file appears under its name only when it is complete. Tables go into a new folder, even if its name ends in .csv:
+    node/Trial.csv, or node/Trial/00000.parquet.
 
     \b
     Examples:
@@ -37,7 +42,9 @@ def export(
       omnigraph export --type Trial --type Tests --at v12 -o trials.jsonl
     """
     session = session_of(context)
-    if path is None and form != "jsonl":
+    if path == STDOUT:
+        path = None
+    if path is None and form in ("parquet", "csv"):
         raise typer.TyperException(f"--format {form} needs -o PATH")
     if path is None and session.output.is_json:
         raise typer.TyperException("--json needs -o PATH, since stdout cannot hold the records too")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.arguments import (
+    STDOUT,
     At,
     Message,
     Pairs,
@@ -42,7 +43,7 @@ def query(
     ] = None,
     path: Annotated[
         str | None,
-        typer.Option("-o", metavar="FILE", help="Write the rows to this file.", show_default="stdout"),
+        typer.Option("-o", metavar="FILE", help="Write the rows to this file; - is stdout.", show_default="stdout"),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=0, help="At most this many rows.", show_default=False)
@@ -62,6 +63,8 @@ def query(
       omnigraph query -e 'query q() { match { $t: Trial } return { $t.* } }' -o trials.parquet
     """
     session = session_of(context)
+    if path == STDOUT:
+        path = None
     if explain and profile:
         raise typer.TyperException("--explain and --profile cannot be used together")
     if (explain or profile) and not (form is path is limit is None):

@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from io import TextIOBase
-from typing import Literal, Protocol, TypeAlias, cast, get_args
+from pathlib import PurePath
+from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 
 from omnigraph.deadlines import CarriedDeadlines
 from omnigraph.errors import ParameterError
@@ -31,6 +32,15 @@ from omnigraph.read.rows.type_rows import TypeRows, open_type_rows, require_type
 from omnigraph.storage.columns import Values, to_list
 
 Format: TypeAlias = Literal["jsonl", "parquet", "csv"]
+
+_FORMATS_BY_SUFFIX: Final[Mapping[str, Format]] = {
+    "": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".csv": "csv",
+}
 
 
 class Writable(Protocol):
@@ -82,30 +92,43 @@ def _find_table_keys(catalog: Catalog, name: str) -> list[str]:
     return [found.table_key for found in (node, edge) if found] or [require_type(catalog, name).table_key]
 
 
-def export_lines(export: ExportPlan, format_: Format) -> Iterator[str]:
+def export_lines(export: ExportPlan) -> Iterator[str]:
     """Yield the records as lines of JSONL, each with its newline."""
-    check_export(None, format_)
     pieces = CarriedDeadlines().iterate(lambda: (lines for rows in export.open_types() for lines in _read_lines(rows)))
     return (line for lines in pieces for line in cast("list[str]", to_list(lines)))
 
 
 def export_to(export: ExportPlan, target: Target, format_: Format) -> ExportResult:
     """Write the export to a path, or as JSONL to an open stream."""
-    check_export(target, format_)
     if format_ == "jsonl":
         return _write_jsonl(export, target)
     return _write_folder(export, cast("str | os.PathLike[str]", target), format_)
 
 
-def check_export(target: Target | None, format_: Format) -> None:
-    """Refuse a format that there is none of, and a target that it cannot be written to."""
-    if format_ not in get_args(Format):
-        raise ParameterError(f"format is {format_!r}", hint=f"use {' or '.join(get_args(Format))}")
+def choose_format(target: Target | None, format_: Format | None) -> Format:
+    """Return the format of an export: the given one, else that of the ending of a path; streams get JSONL.
+
+    A format that does not exist is refused, and so is a target that it cannot be written to.
+    """
     is_path = isinstance(target, str | os.PathLike)
-    if format_ in TABLE_WRITERS and not is_path:
-        raise ParameterError("tables are a folder of files", hint="give its path as the target")
     if target is not None and not is_path and not hasattr(target, "write"):
         raise ParameterError(f"target is {target!r}", hint="give a path, or an open stream")
+    chosen = format_ or (_find_format(target) if isinstance(target, str | os.PathLike) else "jsonl")
+    if chosen not in get_args(Format):
+        raise ParameterError(f"format is {chosen!r}", hint=f"use {' or '.join(get_args(Format))}")
+    if chosen in TABLE_WRITERS and not is_path:
+        raise ParameterError("tables are a folder of files", hint="give its path as the target")
+    return chosen
+
+
+def _find_format(path: str | os.PathLike[str]) -> Format:
+    found = _FORMATS_BY_SUFFIX.get(PurePath(path).suffix.lower())
+    if found is None:
+        known = ", ".join(filter(None, _FORMATS_BY_SUFFIX))
+        raise ParameterError(
+            f"the ending of '{os.fspath(path)}' says no format", hint=f"give the format, or one of the endings {known}"
+        )
+    return found
 
 
 def _write_jsonl(export: ExportPlan, target: Target) -> ExportResult:

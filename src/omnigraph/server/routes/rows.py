@@ -317,7 +317,7 @@ def export_graph(call: ServerCall) -> Answer:
             raise ParameterError("Arrow is a stream of one type", hint="name one type, or accept lines of JSON")
         reader = open_export_reader(next(plan.open_types()))
         return Answer(commit=commit, stream=join_chunks(write_arrow(reader.schema, reader)), media_type=ARROW)
-    pieces: Iterator[bytes] = (line.encode() for line in export_lines(plan, "jsonl"))
+    pieces: Iterator[bytes] = (line.encode() for line in export_lines(plan))
     return Answer(commit=commit, stream=join_chunks(pieces), media_type=NDJSON)
 
 
