@@ -39,7 +39,7 @@ CODES: Mapping[str, str] = {
     "T32": "values of one case or coalesce that have different types",
     "T33": "edges in one hop that do not lead from one type to one type, or one edge variable for several of them",
     "T34": "branches of a union whose columns do not agree, or a ranking over rows of several matches",
-    "T35": "an interface in a block, ranked or written to, too many combinations of its types, or types that disagree",
+    "T35": "an interface in a block, ranked or written to, or too many combinations of its types",
     "Q001": "a reserved parameter name",
     "Q002": "a variable that is neither bound nor a parameter",
     "Q003": "a variable bound again as something else",

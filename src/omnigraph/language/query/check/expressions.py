@@ -68,7 +68,10 @@ def _check_clause(clause: ast.ClauseSyntax, scope: QueryScope) -> Iterator[Claus
             found = _check_optional(clause, scope)
         case ast.TraversalClause():
             comparison = _to_comparison(clause, scope)
-            found = check_traversal(clause, scope) if comparison is None else check_condition(comparison, scope)
+            if comparison is None:
+                yield from check_traversal(clause, scope)
+                return
+            found = check_condition(comparison, scope)
         case _:
             found = check_condition(clause, scope)
     if isinstance(found, And):

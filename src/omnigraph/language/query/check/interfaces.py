@@ -17,15 +17,12 @@ from omnigraph.language.query import ast
 from omnigraph.language.query.check.report import ProblemReport
 from omnigraph.language.query.check.scope import ChosenType, is_interface
 from omnigraph.language.query.typed_tree import (
-    Aggregate,
     ColumnValue,
-    Expression,
+    ResultColumn,
     TypedInterfaceRead,
     TypedRead,
 )
 from omnigraph.language.schema import Catalog, NodeType
-from omnigraph.language.source import Span
-from omnigraph.language.types import ValueType
 
 MAX_COMBINATIONS: Final = 64
 _MISFITS: Final = frozenset({"T5", "T33"})
@@ -44,7 +41,7 @@ def check_read_variants(
     variables, variants = check_variants(read.clauses, catalog, report, check)
     if not variables or report.problems:
         return variants[0] if variants else None
-    return _unite(read, tuple(variants), variables, report)
+    return _unite(tuple(variants), variables)
 
 
 def check_variants(
@@ -99,7 +96,11 @@ def _find_types(bindings: Sequence[ast.BindingClause], catalog: Catalog, report:
 
 
 def _restrict(node: NodeType, interfaces: Iterable[str], catalog: Catalog) -> NodeType:
-    """Return a node type with the properties of its interfaces only: the others cannot be read."""
+    """Return a node type with the properties of its interfaces only.
+
+    These have one type in all node types of the interface, and a traversal has one direction, so that a column or an
+    assigned value has one type in all variants.
+    """
     readable = {declared.name for name in interfaces for declared in catalog.interfaces[name].properties}
     return replace(node, properties={name: each for name, each in node.properties.items() if name in readable})
 
@@ -122,54 +123,13 @@ def add_problems_once(found: Iterable[Sequence[Problem]], report: ProblemReport)
 # ------------------------------------------------------------------------------------------------ one result
 
 
-def _unite(
-    read: ast.ReadBody, variants: tuple[TypedRead, ...], variables: tuple[str, ...], report: ProblemReport
-) -> TypedRead | TypedInterfaceRead | None:
+def _unite(variants: tuple[TypedRead, ...], variables: tuple[str, ...]) -> TypedRead | TypedInterfaceRead:
+    """Return one read with the rows of all variants. Their columns have equal types: see ``_restrict``."""
     if len(variants) == 1:
         return variants[0]
-    columns = _unite_columns(read.projections, variants, report)
-    keys = [unite_types([variant.order[place].expression for variant in variants]) for place in range(len(read.order))]
-    for key, found in zip(read.order, keys, strict=True):
-        if found is None:
-            reject_types(report, "this order key has another type for other types of the interface", key.span)
-    return None if columns is None or None in keys else TypedInterfaceRead(variables, columns, variants)
+    return TypedInterfaceRead(variables, to_columns(variants[0].columns), variants)
 
 
-def _unite_columns(
-    projections: Sequence[ast.Projection], variants: tuple[TypedRead, ...], report: ProblemReport
-) -> tuple[ColumnValue, ...] | None:
-    names = [tuple(column.name for column in variant.columns) for variant in variants]
-    if len(set(names)) > 1:
-        spread = next(each for each in projections if _is_spread(each))
-        return reject_types(report, "this gives other columns for other types of the interface", spread.span)
-    columns: list[ColumnValue] = []
-    for place, name in enumerate(names[0]):
-        expressions = [variant.columns[place].expression for variant in variants]
-        type_, argument = unite_types(expressions), unite_types([_argument_of(each) for each in expressions])
-        if type_ is None or argument is None:
-            span = projections[place].span if len(projections) == len(names[0]) else projections[0].span
-            return reject_types(report, f"the column '{name}' has another type for other types of the interface", span)
-        columns.append(ColumnValue(name, type_))
-    return tuple(columns)
-
-
-def _is_spread(projection: ast.Projection) -> bool:
-    written = projection.expression
-    return isinstance(written, ast.PropertyAccess) and written.name == ast.ALL_PROPERTIES
-
-
-def _argument_of(expression: Expression) -> Expression:
-    return expression.argument if isinstance(expression, Aggregate) else expression
-
-
-def unite_types(expressions: Sequence[Expression]) -> ValueType | None:
-    """Return the one type of some expressions, null if one of them can be; None if there are several types."""
-    plain = {replace(each.type, nullable=False, enum_values=None) for each in expressions}
-    if len(plain) > 1:
-        return None
-    return replace(expressions[0].type, nullable=any(each.type.nullable for each in expressions))
-
-
-def reject_types(report: ProblemReport, message: str, span: Span) -> None:
-    """Report something that has another type for other types of an interface."""
-    report.add("T35", message, span, "bind the variable to a node type before it is used")
+def to_columns(columns: Iterable[ResultColumn]) -> tuple[ColumnValue, ...]:
+    """Return the columns of a union of variants, from those of one variant."""
+    return tuple(ColumnValue(column.name, column.expression.type) for column in columns)

@@ -20,8 +20,7 @@ from omnigraph.language.query.check.interfaces import (
     TypeCombination,
     add_problems_once,
     check_variants,
-    reject_types,
-    unite_types,
+    to_columns,
 )
 from omnigraph.language.query.check.literals import align_literal, are_comparable, fit_literal, type_literal
 from omnigraph.language.query.check.names import BOOL, ID, STRING
@@ -43,7 +42,6 @@ from omnigraph.language.query.typed_statements import (
 )
 from omnigraph.language.query.typed_tree import (
     Clause,
-    ColumnValue,
     Compare,
     Constant,
     Expression,
@@ -90,7 +88,7 @@ def check_mutation(
         report.problems.extend(variants[0].problems)
         return variants[0].typed
     add_problems_once((variant.problems for variant in variants), report)
-    return None if report.problems else _unite(body, variants, variables, report)
+    return None if report.problems else _unite(variants, variables)
 
 
 def _check_variant(name: str, body: ast.MutationBody, scope: QueryScope) -> _MutationVariant:
@@ -121,50 +119,21 @@ def _make_match(
     )
 
 
-def _unite(
-    body: ast.MutationBody, variants: Sequence[_MutationVariant], variables: tuple[str, ...], report: ProblemReport
-) -> TypedMutation | None:
+def _unite(variants: Sequence[_MutationVariant], variables: tuple[str, ...]) -> TypedMutation:
     """Return one mutation whose match has the rows of all variants: its statements are those of the first one."""
-    for written, *typed in zip(body.statements, *(variant.typed.statements for variant in variants), strict=True):
-        _reject_disagreement(written, typed, report)
     reads = [variant.match for variant in variants if variant.match is not None]
-    if report.problems or len(reads) == 1:
+    if len(reads) == 1:
         return variants[0].typed
-    shown = reads[0].columns
-    types = [unite_types([read.columns[place].expression for read in reads]) for place in range(len(shown))]
-    columns = tuple(ColumnValue(each.name, type_) for each, type_ in zip(shown, types, strict=True) if type_)
-    assert len(columns) == len(shown), "values of different types are reported"
+    columns = reads[0].columns
     named = tuple(
-        replace(read, columns=tuple(map(ResultColumn, (each.name for each in shown), _expressions_of(read))))
+        replace(read, columns=tuple(map(ResultColumn, (column.name for column in columns), _expressions_of(read))))
         for read in reads
     )
-    return replace(variants[0].typed, match=TypedInterfaceRead(variables, columns, named))
+    return replace(variants[0].typed, match=TypedInterfaceRead(variables, to_columns(columns), named))
 
 
 def _expressions_of(read: TypedRead) -> Iterator[Expression]:
     return (column.expression for column in read.columns)
-
-
-def _reject_disagreement(written: ast.StatementSyntax, typed: Sequence[Statement], report: ProblemReport) -> None:
-    """Report a statement that writes another type, or assigns values of another type, for other types of interfaces."""
-    if isinstance(written, _BoundStatement):
-        keys = {each.table_key for each in typed if isinstance(each, UpdateBound | DeleteBound)}
-        if len(keys) > 1:
-            name = written.variable.name
-            message = f"'${name}' has another type for other types of the interface"
-            reject_types(report, message, written.variable.span)
-            return
-    if isinstance(written, ast.Delete | ast.VariableDelete):
-        return
-    for assignment in written.assignments:
-        values = [each.value for one in typed for each in _assigned_values(one) if each.name == assignment.name]
-        if values and unite_types(values) is None:
-            message = f"the value of '{assignment.name}' has another type for other types of the interface"
-            reject_types(report, message, assignment.value.span)
-
-
-def _assigned_values(statement: Statement) -> tuple[AssignedValue, ...]:
-    return () if isinstance(statement, DeleteNodes | DeleteEdges | DeleteBound) else statement.values
 
 
 def _row_values(statement: Statement) -> Iterator[Expression]:
@@ -182,7 +151,8 @@ def _values_of(statement: Statement) -> Iterator[Expression]:
             yield statement.entity
         case _:
             pass
-    yield from (assigned.value for assigned in _assigned_values(statement))
+    if not isinstance(statement, DeleteNodes | DeleteEdges | DeleteBound):
+        yield from (assigned.value for assigned in statement.values)
 
 
 def _name_columns(values: Iterable[Expression]) -> tuple[ResultColumn, ...]:

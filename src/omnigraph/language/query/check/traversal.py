@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from omnigraph.language.query import ast
+from omnigraph.language.query.check.names import STRING
 from omnigraph.language.query.check.report import suggest_name
 from omnigraph.language.query.check.scope import PATH, UNKNOWN, Entity, QueryScope
-from omnigraph.language.query.typed_tree import EdgeStep, TraversalDirection, TypedTraversal
+from omnigraph.language.query.typed_tree import EdgeStep, Identity, IsNull, TraversalDirection, TypedTraversal
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import Span
 
 
-def check_traversal(step: ast.TraversalClause, scope: QueryScope) -> TypedTraversal | None:
-    """Check ``$a edge $b`` in all its forms, and bind ends that are not bound yet to the node types of the edges."""
+def check_traversal(step: ast.TraversalClause, scope: QueryScope) -> Iterator[TypedTraversal | IsNull]:
+    """Check ``$a edge $b`` in all its forms, and bind ends that are not bound yet to the node types of the edges.
+
+    A block with an interface variable whose chosen type has no such edge has no match. It keeps the traversal, which
+    binds its other variables, from any node, and gets a condition that is never true: the id of the variable is null.
+    """
     edges = _find_edges(step, scope)
     hops = _check_hops(step, scope)
     source = _resolve_end(step.source, scope)
     destination = _resolve_end(step.destination, scope)
     steps = None if edges is None else _resolve_steps(step, edges, source, destination, scope)
-    ends = _end_types(steps, scope)
-    names = tuple(_bind_end(*end, scope) for end in zip((step.source, step.destination), ends, strict=True))
+    ends = list(zip((step.source, step.destination), _end_types(steps, scope), strict=True))
+    names = [_bind_end(end, node_type, scope) for end, node_type in ends]
     variable = _bind_variable(step, edges, scope)
     if steps is None or hops is None:
-        return None
+        return
     source_type, destination_type = _type_names(steps[0], scope)
     if hops[0] == 0 and source_type != destination_type:
         message = f"a walk of no hops stays where it is: it does not lead from {source_type} to {destination_type}"
-        return scope.reject("T15", message, _span_of_hops(step), f"write {_format_hops(1, hops[1])}")
+        scope.reject("T15", message, _span_of_hops(step), f"write {_format_hops(1, hops[1])}")
+        return
     edge, path = (variable, None) if step.hops is None else (None, variable)
-    return TypedTraversal(names[0], source_type, steps, names[1], destination_type, *hops, edge, path)
+    yield TypedTraversal(names[0], source_type, steps, names[1], destination_type, *hops, edge, path)
+    yield from (
+        IsNull(Identity(end.name, STRING), negated=False)
+        for end, node_type in ends
+        if _has_no_edge(end, node_type, scope)
+    )
 
 
 def to_edge_word(name: str) -> str:
@@ -87,10 +100,16 @@ def _resolve_steps(
     destination: Entity | None,
     scope: QueryScope,
 ) -> tuple[EdgeStep, ...] | None:
-    """Find the direction of each edge from the bound ends, the left one first, and check the ends."""
+    """Find the direction of each edge from the bound ends, the left one first, and check the ends.
+
+    The end of an interface variable decides no direction: its types could lie at both ends of the edge, and the
+    combinations would mix both directions. With such an end alone the edge goes as it is written.
+    """
     if step.undirected and not _check_undirected(step, edges, scope):
         return None
-    steps = tuple(dict.fromkeys(_resolve_step(edge, step, source, destination) for edge in edges))
+    left = None if step.source.name in scope.chosen else source
+    right = None if step.destination.name in scope.chosen else destination
+    steps = tuple(dict.fromkeys(_resolve_step(edge, step, left, right) for edge in edges))
     if len({_type_names(each, scope) for each in steps}) > 1:
         return _reject_different_ends(step, steps, scope)
     source_type, destination_type = _type_names(steps[0], scope)
@@ -138,11 +157,20 @@ def _infer_direction(edge: EdgeType, source: Entity | None, destination: Entity 
 
 
 def _check_end(end: ast.Variable, entity: Entity | None, required: str, edge: EdgeType, scope: QueryScope) -> bool:
-    if not isinstance(entity, NodeType) or entity.name == required:
+    required_type = scope.catalog.nodes[required]
+    if not isinstance(entity, NodeType) or entity.name == required or _has_no_edge(end, required_type, scope):
         return True
     message = f"'${end.name}' is a {entity.name}; {edge.name} goes from {edge.from_type} to {edge.to_type}"
     scope.reject("T5", message, end.span, f"use a {required} here")
     return False
+
+
+def _has_no_edge(end: ast.Variable, required: Entity, scope: QueryScope) -> bool:
+    """Whether another type of an interface has the edge of a block, but not the one that is chosen."""
+    chosen = scope.chosen.get(end.name)
+    if chosen is None or not scope.is_block or not isinstance(required, NodeType):
+        return False
+    return chosen.node_type.name != required.name and required.name in chosen.possible
 
 
 def _type_names(step: EdgeStep, scope: QueryScope) -> tuple[str, str]:
@@ -161,7 +189,7 @@ def _end_types(steps: tuple[EdgeStep, ...] | None, scope: QueryScope) -> tuple[E
 
 def _bind_end(end: ast.Variable, node_type: Entity, scope: QueryScope) -> str:
     """Return the name of an end, and bind it to its node type if it is not bound yet."""
-    if end.name == ast.ANONYMOUS:
+    if end.name == ast.ANONYMOUS or _has_no_edge(end, node_type, scope):
         return next(scope.anonymous_names)
     if end.name not in scope.variables:
         scope.bind(end.name, node_type, end.span)
