@@ -143,16 +143,19 @@ def _face(scope: _Scope) -> str:
 
 
 def _from_face(scope: _Scope, begin: str) -> str:
-    """A traversal from a variable of an interface: for one of its types, or for each another one."""
+    """A traversal from a variable of an interface, of which one type or each type has the edge."""
     end = scope.new_name("g")
-    match scope.chosen(["within", "within", "across", "across", "to a port"]):
+    match scope.chosen(["within", "within", "across", "across", "to a port", "in a block"]):
         case "within":
             word, type_ = scope.draw(st.sampled_from([("tows", "Vessel"), ("escorts", "Vessel"), ("near", "Port")]))
             scope.nodes[end] = CATALOG.nodes[type_]
             return f"${begin} {word}{scope.chosen(HOPS)} ${end}"
         case "across":
             scope.faces[end] = _CODED
-            return f"${begin} {scope.chosen(['callsAt', 'serves', 'callsAt|serves'])} ${end}"
+            return f"${begin} {scope.chosen(['callsAt', 'serves'])} ${end}"
+        case "in a block":
+            word = scope.chosen(["callsAt", "serves", "tows{1,2}"])
+            return f"{scope.chosen(['not', 'exists'])} {{ ${begin} {word} $_ }}"
         case _:
             scope.nodes[end] = CATALOG.nodes["Port"]
             return f"${end}: Port  ${begin} callsAt ${end}"
