@@ -351,8 +351,8 @@ def _other_edges(scope: _Scope, edge: EdgeType) -> list[str]:
 def _block(scope: _Scope, depth: int) -> str:
     inner = scope.inner()
     # A block speaks of something outside, which a computed value need not do.
-    first = _traversal(inner) if scope.is_so() else f"{_null_test(inner)} {_condition(inner)}"
-    inside = " ".join([first, *_clauses(inner, scope.draw(st.integers(0, 2)), depth + 1)])
+    first = _traversal(inner) if scope.is_so() else f"{_null_test(inner)}, {_condition(inner)}"
+    inside = ", ".join([first, *_clauses(inner, scope.draw(st.integers(0, 2)), depth + 1)])
     return f"{scope.chosen(['not', 'exists'])} {{ {inside} }}"
 
 
@@ -384,7 +384,7 @@ def _optionals(scope: _Scope) -> list[str]:
         # Nothing outside of a block begins at what only a block finds, another block may.
         inner = scope.inner()
         inside = [_traversal(inner), *([_condition(inner, 2)] if scope.is_so(3) else [])]
-        found.append(f"optional {{ {' '.join(inside)} }}")
+        found.append(f"optional {{ {', '.join(inside)} }}")
         new = sorted((inner.nodes.keys() | inner.edges.keys()) - scope.nodes.keys() - scope.edges.keys())
         scope.nodes.update(inner.nodes)
         scope.edges.update(inner.edges)

@@ -177,7 +177,7 @@ def interface_reads(draw: st.DrawFn) -> Read:
 
 def _as_read(scope: _Scope, match: Sequence[str], result: str) -> Read:
     declared = ", ".join(f"${name}: {type_}" for name, type_ in scope.declared.items())
-    return Read(f"query q({declared}) {{\n  match {{ {' '.join(match)} }}\n  {result}\n}}", scope.params)
+    return Read(f"query q({declared}) {{\n  match {{ {', '.join(match)} }}\n  {result}\n}}", scope.params)
 
 
 @st.composite
@@ -194,7 +194,7 @@ def filters(draw: st.DrawFn) -> Read:
     match = [_new_part(scope)]
     match += [_traversal(scope)] if scope.is_so(3) else []
     for _ in range(draw(st.integers(1, 2))):
-        match.append(f"not {{ {_null_test(scope)} {_condition(scope)} }}" if scope.is_so(4) else _condition(scope))
+        match.append(f"not {{ {_null_test(scope)}, {_condition(scope)} }}" if scope.is_so(4) else _condition(scope))
     return _as_read(scope, match, f"return {{ {', '.join(f'${name}' for name in sorted(scope.nodes))} }}")
 
 
@@ -238,7 +238,7 @@ def joins(draw: st.DrawFn) -> Read:
             _across(inner, list(scope.nodes)),
             *_clauses(inner, draw(st.integers(0, 1)), depth=1),
         ]
-        match.append(f"not {{ {' '.join(compared)} }}")
+        match.append(f"not {{ {', '.join(compared)} }}")
     else:
         before = list(scope.nodes)
         match += [_new_part(scope), _across(scope, before), *_clauses(scope, draw(st.integers(0, 1)))]
@@ -326,4 +326,4 @@ def _branch(scope: _Scope, match: Sequence[str], types: Sequence[tuple[str, Valu
         columns = [f"{scope.chosen(['min', 'max'])}({name})" for name in columns]
     distinct = not grouped and scope.is_so(4)
     shown = ", ".join(f"{column} as c{number}" for number, column in enumerate(columns))
-    return f"match {{ {' '.join(match)} }} return {'distinct ' * distinct}{{ {shown} }}"
+    return f"match {{ {', '.join(match)} }} return {'distinct ' * distinct}{{ {shown} }}"

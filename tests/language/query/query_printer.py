@@ -85,10 +85,11 @@ def _clauses(clauses: Iterable[ast.ClauseSyntax]) -> list[str]:
 
 
 def _begins_with_word(clause: ast.ClauseSyntax) -> bool:
-    """Whether this clause and the one before could be read as one: it begins with a word or a parenthesis."""
+    """Whether this clause and the one before could be read as one: it begins with a word, a literal or a parenthesis."""
     match clause:
         case ast.Comparison(left=first) | ast.NullTest(operand=first) | ast.LogicalOperation(operands=(first, *_)):
-            begin = (ast.AliasReference, ast.FunctionCall, ast.CaseExpression, ast.ArithmeticOperation)
+            literals = get_args(ast.AnyLiteral)
+            begin = (*literals, ast.AliasReference, ast.FunctionCall, ast.CaseExpression, ast.ArithmeticOperation)
             return isinstance(first, (*begin, *get_args(ast.ConditionSyntax))) or not _can_lead(clause)
         case _:
             return not isinstance(

@@ -35,7 +35,7 @@ def driven_mutations(draw: st.DrawFn) -> Mutation:
     statement = _delete if scope.is_so(4) else _write
     statements = [statement(scope) for _ in range(draw(st.integers(1, 3)))]
     declared = ", ".join(f"${name}: {type_}" for name, type_ in scope.declared.items())
-    text = f"query q({declared}) {{ match {{ {' '.join(match)} }} {' '.join(statements)} }}"
+    text = f"query q({declared}) {{ match {{ {', '.join(match)} }} {' '.join(statements)} }}"
     try:
         typed = compile_query(text, CATALOG).typed
     except QueryError as error:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +26,7 @@ from omnigraph.language.query.descriptor import describe_operation
 from omnigraph.language.query.lint_report import LintFinding, LintReport, QueryLint, SchemaSource, Severity
 from omnigraph.language.query.parser import parse_query_text
 from omnigraph.language.query.plan import variables_of
+from omnigraph.language.query.separators import find_signed_numbers
 from omnigraph.language.query.typed_statements import TypedMutation, TypedQuery, UpdateBound, UpdateNodes
 from omnigraph.language.query.typed_tree import (
     Clause,
@@ -123,7 +122,7 @@ def _find_warnings(query: Query, source: Source) -> Iterator[Problem]:
             query.name_span,
             f"declare what varies, as in {query.name}($name: String)",
         )
-    for span in (span for body in _matches_of(query) for span in _find_signed_numbers(body, source.text)):
+    for span in find_signed_numbers(query, source):
         yield source.problem(
             SIGNED_NUMBER,
             "this is a value of its own, and is not subtracted from the one before it",
@@ -161,22 +160,6 @@ def _is_text(expression: ExpressionSyntax) -> bool:
 def _matches_of(query: Query) -> tuple[ReadBody | MutationBody, ...]:
     """The parts of a query with a match of their own: the branches of a union, else the query."""
     return query.body.branches if isinstance(query.body, UnionBody) else (query.body,)
-
-
-def _find_signed_numbers(body: ReadBody | MutationBody, text: str) -> Iterator[Span]:
-    """Yield the signed numbers that directly follow a value."""
-    projections, having = (body.projections, body.having) if isinstance(body, ReadBody) else ((), ())
-    columns = [(projection.expression, projection.alias is None) for projection in projections]
-    conditions = [(clause, isinstance(clause, Comparison)) for clause in (*body.clauses, *having)]
-    for (before, ends_with_value), (after, _) in (*pairwise(columns), *pairwise(conditions)):
-        between = text[before.span.end : after.span.start]
-        begin = after.span.start
-        if ends_with_value and "," not in _COMMENT.sub("", between) and _SIGNED.match(text, begin):
-            yield Span(begin, begin + 1)
-
-
-_SIGNED = re.compile(r"-[0-9]")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 # ------------------------------------------------------------------------------------------------ the whole text

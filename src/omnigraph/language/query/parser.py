@@ -14,6 +14,7 @@ from lark import Token, Transformer
 from omnigraph.errors import Problem
 from omnigraph.language.query import ast
 from omnigraph.language.query.advice import TERMINAL_WORDS, advise_on_query
+from omnigraph.language.query.separators import find_missing_commas
 from omnigraph.language.source import Source, Span, suggest_similar
 from omnigraph.language.syntax import Grammar, SyntaxRejection, load_lark, span_of, unquote_string
 from omnigraph.language.types import MAX_VECTOR_DIMENSION, Scalar, ValueType
@@ -39,7 +40,10 @@ def parse_query_text(source: Source | Problem) -> ast.QueryDocument | list[Probl
     """Return the queries of a text, or all its syntax problems. A text that could not be decoded is one problem."""
     if isinstance(source, Problem):
         return [replace(source, code=SYNTAX_CODE)]
-    return _grammar().parse(source)
+    document = _grammar().parse(source)
+    if isinstance(document, list):
+        return document
+    return find_missing_commas(document, source, SYNTAX_CODE) or document
 
 
 @cache

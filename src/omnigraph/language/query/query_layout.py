@@ -81,9 +81,6 @@ class _QueryStyle(Style):
             return Comma.AS_WRITTEN
         if right in CLOSING:
             return Comma.NO
-        if right.startswith("-"):
-            # `$v.tons -1` is two values, which lint tells. A comma would hide what was meant.
-            return Comma.AS_WRITTEN
         if boundary.rule in _LISTS or (boundary.rule == "having" and boundary.before not in {"_HAVING", "LBRACE"}):
             return Comma.YES
         if boundary.rule == "clauses" and not _may_join(left, right):

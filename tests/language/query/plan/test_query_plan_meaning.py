@@ -269,7 +269,7 @@ def patterns(draw: st.DrawFn, bound: frozenset[str] = frozenset(), depth: int = 
             bound |= {new}
         elif kind == "not" and depth < 2:
             inner, _ = draw(patterns(bound, depth + 1))
-            clauses.append(f"not {{ ${left}.code is not null {' '.join(inner)} }}")
+            clauses.append(f"not {{ ${left}.code is not null, {', '.join(inner)} }}")
         else:
             clauses.append(draw(st.sampled_from(VESSEL_FILTERS if is_vessel else PORT_FILTERS)) % left)
     return clauses, bound
@@ -345,7 +345,7 @@ def _satisfied(clause: Clause, row: Row, graph: Graph) -> bool:
 def test_a_plan_finds_what_trying_everything_finds(pattern: tuple[list[str], frozenset[str]], graph: Graph) -> None:
     clauses, bound = pattern
     columns = ", ".join(f"${name}" for name in sorted(bound))
-    text = f"query q() {{\n  match {{ {' '.join(clauses)} }}\n  return {{ {columns} }}\n}}"
+    text = f"query q() {{\n  match {{ {', '.join(clauses)} }}\n  return {{ {columns} }}\n}}"
     try:
         query = read(text)
     except QueryError as error:
