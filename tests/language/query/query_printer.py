@@ -85,7 +85,7 @@ def _clauses(clauses: Iterable[ast.ClauseSyntax]) -> list[str]:
 
 
 def _begins_with_word(clause: ast.ClauseSyntax) -> bool:
-    """Whether this clause and the one before could be read as one: it begins with a word, a literal or a parenthesis."""
+    """Whether this clause and the one before could be read as one: it begins like the end of one."""
     match clause:
         case ast.Comparison(left=first) | ast.NullTest(operand=first) | ast.LogicalOperation(operands=(first, *_)):
             literals = get_args(ast.AnyLiteral)
