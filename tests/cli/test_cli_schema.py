@@ -118,7 +118,20 @@ def test_the_same_schema_needs_no_step(omnigraph: Command) -> None:
     answer = omnigraph("schema", "diff", "old.pg", "old.pg")
     assert (answer.code, answer.out) == (0, "")
     assert answer.err == "no steps: the schemas mean the same\n"
-    assert omnigraph("schema", "diff", "old.pg", "old.pg", "--json").json == {"supported": True, "steps": []}
+    nothing = {"supported": True, "steps": [], "hints": []}
+    assert omnigraph("schema", "diff", "old.pg", "old.pg", "--json").json == nothing
+
+
+@pytest.mark.usefixtures("here")
+def test_a_property_that_takes_the_place_of_one_of_its_type_may_be_a_rename(omnigraph: Command) -> None:
+    Path("title.pg").write_text("node Person { code: String @key  title: String?  age: I32? }")
+    Path("position.pg").write_text("node Person { code: String @key  position: String?  years: F64? }")
+    hint = (
+        "Person.title is dropped and Person.position is added: to keep the values, "
+        'declare position with @rename_from("title")'
+    )
+    assert omnigraph("schema", "diff", "title.pg", "position.pg", "--json").json["hints"] == [hint]
+    assert hint in omnigraph("schema", "diff", "title.pg", "position.pg").err
 
 
 QUERIES = """

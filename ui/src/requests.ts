@@ -832,6 +832,7 @@ export type SchemaAppliedAnswer = {
 
 export type SchemaPlanAnswer = {
   readonly breaks: readonly (string)[];
+  readonly hints: readonly (string)[];
   readonly steps: readonly (Record<string, Json>)[];
   readonly supported: boolean;
 };

@@ -277,6 +277,9 @@ function NewSchema({ graph, text, rows, commit, mayApply, applied }: NewSchemaPr
             </tbody>
           </table>
           </div>
+          {plan.hints.map((hint) => (
+            <p class="muted">{hint}</p>
+          ))}
           {plan.steps.length === 0 && <p>It changes nothing.</p>}
           {plan.breaks.length > 0 && <p class="went">Stored queries that would break: {plan.breaks.join(", ")}</p>}
           {mayApply && plan.supported && plan.steps.length > 0 && (

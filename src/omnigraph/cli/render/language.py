@@ -199,6 +199,8 @@ class MigrationPreview(CommandResult):
                 ("unsupported", "red") if isinstance(step, UnsupportedChange) else (step.tier, _TIERS[step.tier])
             )
             page.print(Text.assemble((f"{tier:<11}", colour), "  ", describe_step(step)))
+        for hint in self.plan.hints:
+            page.say(hint)
         if not steps:
             page.say("no steps: the schemas mean the same")
         elif self.plan.supported:

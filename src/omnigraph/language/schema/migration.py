@@ -83,7 +83,11 @@ def plan_migration(old: SchemaIR, new: SchemaIR, *, allow_data_loss: bool = Fals
             *_compare_types(TypeKind.INTERFACE, old.interfaces, new.interfaces, _Renames(), compare_interfaces, mode),
             *_compare_types(TypeKind.NODE, old.nodes, new.nodes, nodes, compare_nodes, mode),
             *_compare_types(TypeKind.EDGE, old.edges, new.edges, edges, compare_edges, mode),
-        )
+        ),
+        (
+            *_find_possible_renames(old.nodes, new.nodes, nodes),
+            *_find_possible_renames(old.edges, new.edges, edges),
+        ),
     )
 
 
@@ -109,16 +113,21 @@ def _find_renames(
     old: Sequence[NodeIR | EdgeIR | PropertyIR],
     new: Sequence[NodeIR | EdgeIR | PropertyIR],
 ) -> _Renames:
-    before = {each.name for each in old}
+    before = {each.name: each for each in old}
     after = {each.name for each in new}
     accepted: dict[str, str] = {}
     refused: dict[str, str] = {}
     for each in new:
-        hint = next((annotation.value for annotation in each.annotations if annotation.name == "rename_from"), None)
-        # A name that the old schema has is not renamed, whatever the hint says.
-        if hint is None or each.name in before:
+        hint = _rename_hint(each)
+        # A file can be applied again: the old schema then carries the same hint.
+        if hint is None or (each.name in before and _rename_hint(before[each.name]) == hint):
             continue
-        if hint not in before:
+        if each.name in before:
+            refused[each.name] = (
+                f"@rename_from names '{hint}', but '{each.name}' exists already and keeps its own values: "
+                "remove the hint, or swap two names in two changes, by a third name"
+            )
+        elif hint not in before:
             refused[each.name] = f"@rename_from names '{hint}', which does not exist"
         elif hint in after:
             refused[each.name] = f"@rename_from names '{hint}', which is still declared"
@@ -127,6 +136,32 @@ def _find_renames(
         else:
             accepted[hint] = each.name
     return _Renames(accepted, {new_name: old_name for old_name, new_name in accepted.items()}, refused)
+
+
+def _rename_hint(declared: NodeIR | EdgeIR | PropertyIR) -> str | None:
+    return next((annotation.value for annotation in declared.annotations if annotation.name == "rename_from"), None)
+
+
+def _find_possible_renames(
+    old: Sequence[NodeIR | EdgeIR], new: Sequence[NodeIR | EdgeIR], type_renames: _Renames
+) -> Iterator[str]:
+    """Yield a hint for each property that is added where one of the same type is dropped."""
+    types_before = {each.name: each for each in old}
+    for after in new:
+        before = types_before.get(type_renames.old_name(after.name))
+        if before is None:
+            continue
+        renames = _find_renames(before.properties, after.properties)
+        remaining = {renames.old_name(each.name) for each in after.properties}
+        known = {each.name for each in before.properties}
+        dropped = [each for each in before.properties if each.name not in remaining]
+        for added in (each for each in after.properties if renames.old_name(each.name) not in known):
+            for gone in dropped:
+                if replace(gone.type, nullable=True) == replace(added.type, nullable=True):
+                    yield (
+                        f"{after.name}.{gone.name} is dropped and {after.name}.{added.name} is added: to keep the "
+                        f'values, declare {added.name} with @rename_from("{gone.name}")'
+                    )
 
 
 # ---------------------------------------------------------------------------------------------- types
@@ -159,6 +194,7 @@ def _compare_types(
             yield _Owner(kind, after.name).reject(renames.rejected[after.name])
         elif before is None:
             yield AddType(kind, after.name)
+            yield from _refuse_hints_of_new_type(_Owner(kind, after.name), after)
         else:
             if before.name != after.name:
                 yield RenameType(kind, before.name, after.name)
@@ -168,6 +204,14 @@ def _compare_types(
             yield _Owner(kind, name).reject("an interface cannot be removed or renamed")
         else:
             yield DropType(kind, name, mode)
+
+
+def _refuse_hints_of_new_type(owner: _Owner, added: InterfaceIR | NodeIR | EdgeIR) -> Iterator[MigrationStep]:
+    for declared in added.properties:
+        hint = _rename_hint(declared)
+        if hint is not None:
+            reason = f"@rename_from names '{hint}', but the type is new and has no values to keep"
+            yield owner.reject(reason, member=declared.name)
 
 
 def _compare_nodes(before: NodeIR, after: NodeIR, mode: DropMode) -> Iterator[MigrationStep]:

@@ -322,9 +322,10 @@ class UnsupportedChange(MigrationStep):
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """The steps from one schema to another."""
+    """The steps from one schema to another, and where a rename may be meant."""
 
     steps: tuple[MigrationStep, ...]
+    hints: tuple[str, ...] = ()
 
     @property
     def supported(self) -> bool:
@@ -338,4 +339,8 @@ class MigrationPlan:
 
     def to_json(self) -> Mapping[str, Json]:
         """Return the plan as JSON."""
-        return {"supported": self.supported, "steps": [step.to_json() for step in self.steps]}
+        return {
+            "supported": self.supported,
+            "steps": [step.to_json() for step in self.steps],
+            "hints": list(self.hints),
+        }

@@ -206,6 +206,7 @@ class SchemaPlanAnswer(TypedDict):
 
     supported: bool
     steps: list[Values]
+    hints: list[str]
     breaks: list[str]
 
 
