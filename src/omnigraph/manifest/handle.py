@@ -27,7 +27,7 @@ from omnigraph.manifest.lineage import build_lineage
 from omnigraph.manifest.rows import MAIN, HeadPointer, Row, SchemaHead, encode_rows
 from omnigraph.manifest.state import ManifestView, extend_view, find_head_row, newest_fragment_of, read_view
 from omnigraph.storage import tables
-from omnigraph.storage.durability import sync_root
+from omnigraph.storage.durability import PublishedUnsynced, SyncFailed, sync_root
 from omnigraph.storage.lance_internals import (
     VERSIONS_FOLDER,
     BranchRef,
@@ -122,6 +122,8 @@ class Manifest:
         """The torn versions of each branch, with the identity of their files."""
         self._synced: dict[str, tuple[str | None, int]] = {}
         """The version of each branch that is surely on the disk."""
+        self._sync_failure: SyncFailed | None = None
+        """Why what this handle published may not be on the disk."""
         self._guard = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -294,7 +296,7 @@ class Manifest:
                 merged = replace(merged, head_row=(merged.newest_fragment << 32) + len(rows) - 1)
         else:
             merged = extend_view(view, table, with_lineage=True)
-        self.sync()
+        self._sync_published()
         self._synced[view.branch] = (view.incarnation, merged.version)
         if self.on_publish is not None:
             self.on_publish()
@@ -329,7 +331,7 @@ class Manifest:
             table = tables.commit(table, staged, operation_id="manifest.compact")
         except (CommitRefused, HeadMoved) as lost:
             raise PublishContention(f"the manifest moved while it was compacted: {lost}") from lost
-        self.sync()
+        self._sync_published()
         newest = newest_fragment_of(table)
         return self._keep(replace(view, version=table.version, newest_fragment=newest, head_row=None), table)
 
@@ -337,6 +339,24 @@ class Manifest:
         """Return when everything written through this handle is on the disk, if it is to survive a power cut."""
         if self.access.barrier is not None:
             self.access.barrier.wait()
+
+    def _sync_published(self) -> None:
+        """Sync what others see already. If that fails, this handle writes no more: what it builds on may get lost."""
+        try:
+            self.sync()
+        except SyncFailed as failed:
+            self._sync_failure = failed
+            raise PublishedUnsynced(failed.message, hint=failed.hint, details=failed.details) from failed
+
+    def refuse_unsynced(self) -> None:
+        """Raise ``StorageError`` if what this handle published could not be synced."""
+        failed = self._sync_failure
+        if failed is not None:
+            raise StorageError(
+                f"what this handle committed may not be on the disk, so it writes no more: {failed.message}",
+                hint="look at the disk, then open the graph again",
+                details=failed.details,
+            )
 
     def sync_root(self) -> None:
         """Sync the name of the graph's folder itself."""

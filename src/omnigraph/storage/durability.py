@@ -34,12 +34,20 @@ class SyncFailed(StorageError):
     """A file could not be synced. It may be lost in a power cut, and syncing it again proves nothing."""
 
 
+class PublishedUnsynced(SyncFailed):
+    """What could not be synced is visible already, so others may build on it."""
+
+
 class WriteBarrier:
     """The files of a graph that were written and not synced. Safe to share between threads."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)
         self._files: dict[Path, Future[None]] = {}
+        self._writers: set[int] = set()
+        """The threads that noted files since they were last synced."""
+        self._failures: dict[int, SyncFailed] = {}
+        """What failed while another thread synced the files of a thread that has yet to wait."""
         self._guard = threading.Lock()
         # Held while files are synced: another thread's files may be among them, and it must wait for them.
         self._syncing = threading.Lock()
@@ -49,16 +57,27 @@ class WriteBarrier:
         written = [file for path in paths for file in _expand(Path(path))]
         with self._guard:
             self._files.update({file: _workers().submit(_sync, file) for file in written})
+            self._writers.add(threading.get_ident())
 
     def wait(self) -> None:
-        """Return when everything noted so far is on the disk. Raises ``SyncFailed``."""
+        """Return when everything noted so far is on the disk. Raises ``SyncFailed`` in each thread that noted any."""
+        own = threading.get_ident()
         with self._syncing:
             with self._guard:
                 files, self._files = self._files, {}
-            if files:
-                _sync_folders(self._root, {file.parent for file in files})
-            for future in files.values():
-                future.result()
+                writers, self._writers = self._writers, set()
+            try:
+                if files:
+                    _sync_folders(self._root, {file.parent for file in files})
+                for future in files.values():
+                    future.result()
+            except SyncFailed as failed:
+                self._failures.update(dict.fromkeys(writers - {own}, failed))
+                raise
+            finally:
+                earlier = self._failures.pop(own, None)
+            if earlier is not None:
+                raise earlier
 
 
 def replace_file(root: str, path: str, data: bytes) -> None:
@@ -170,7 +189,7 @@ def _sync(path: Path) -> None:
     except OSError as error:
         raise SyncFailed(
             f"cannot sync '{path}': {error.strerror or error}",
-            hint="look at the disk; what was written may not survive a power cut",
+            hint="look at the disk, then try again",
             details={"path": str(path)},
         ) from error
 

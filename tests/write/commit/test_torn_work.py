@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import omnigraph
-from omnigraph.errors import OutcomeUnknown
+from omnigraph.errors import OutcomeUnknown, StorageError
 from omnigraph.graph import Graph
 from omnigraph.storage import durability
 from omnigraph.write.commit.audit import RecoveryKind
+from tests import crash
 
 SCHEMA = "node Port { code: String @key  name: String? @index }"
 
@@ -138,22 +144,99 @@ def test_a_branch_whose_creation_was_torn_is_gone_and_can_be_made_again(root: Pa
 # --------------------------------------------------------------------------------------------- a disk that fails
 
 
-@pytest.mark.parametrize("folder", ["nodes", "__manifest"])
-def test_a_commit_that_cannot_be_synced_is_never_acknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
-) -> None:
-    graph = omnigraph.init(tmp_path / "graph.og", SCHEMA, durability="power")
-    sync = os.fsync
+@contextmanager
+def failing_disk(pattern: str) -> Generator[list[str]]:
+    """A disk that cannot sync the files whose path contains the pattern; yield the paths that it refused."""
+    sync, refused = os.fsync, list[str]()
 
     def fail(descriptor: int) -> None:
-        if f"graph.og/{folder}" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if re.search(pattern, path):
+            refused.append(path)
             raise OSError(5, "Input/output error")
         sync(descriptor)
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(durability.os, "fsync", fail)
-        with pytest.raises(OutcomeUnknown, match="may not be on the disk"):
-            add(graph, "ams")
-    add(graph, "bcn")
-    assert "bcn" in codes(graph)
-    assert graph.verify().is_sound
+        yield refused
+
+
+@pytest.fixture
+def synced(tmp_path: Path) -> Graph:
+    return omnigraph.init(tmp_path / "graph.og", SCHEMA, durability="power")
+
+
+def opened(graph: Graph) -> Graph:
+    """Another handle, as another process has it."""
+    return omnigraph.open(graph.uri, durability="power")
+
+
+@pytest.mark.parametrize("pattern", [r"nodes/.*\.lance$", "__recovery"])
+def test_a_write_whose_files_cannot_be_synced_changes_nothing(synced: Graph, pattern: str) -> None:
+    with failing_disk(pattern) as refused, pytest.raises(StorageError, match="cannot sync") as failed:
+        add(synced, "ams")
+    assert failed.value.details["path"] in refused
+    assert codes(opened(synced)) == []
+    add(synced, "bcn")
+    assert codes(opened(synced)) == ["bcn"]
+    assert synced.verify().is_sound
+
+
+def test_the_next_writer_does_not_publish_a_file_that_never_reached_the_disk(synced: Graph) -> None:
+    with failing_disk("graph.og/(nodes|__recovery)") as _, pytest.raises(StorageError):
+        add(synced, "ams")
+    with failing_disk("graph.og/nodes") as _, pytest.raises(OutcomeUnknown, match="could not be rolled back"):
+        add(synced, "bcn")
+    add(opened(synced), "cph")
+    assert codes(opened(synced)) == ["cph"]
+    assert synced.verify().is_sound
+
+
+def die_before_publish(uri: str) -> None:
+    add(omnigraph.open(uri, durability="power"), "ams")
+
+
+def test_recovery_does_not_publish_a_file_that_it_cannot_sync(synced: Graph) -> None:
+    steps = crash.record(die_before_publish, str(crash.fresh_copy(Path(synced.uri))))
+    publish = next(step.number for step in steps if step.name == "table.merge" and "__manifest" in step.detail)
+    crash.kill_at(die_before_publish, (synced.uri,), publish, "before")
+    with failing_disk(r"nodes/.*\.lance$") as refused:
+        opened(synced)
+    assert refused
+    add(opened(synced), "cph")
+    assert codes(opened(synced)) == ["cph"]
+    assert [recovery.kind for recovery in synced.recoveries()] == [RecoveryKind.ROLLED_BACK]
+
+
+def test_a_handle_whose_publish_cannot_be_synced_writes_no_more(synced: Graph) -> None:
+    add(synced, "aar")
+    with failing_disk("graph.og/__manifest") as _, pytest.raises(OutcomeUnknown, match="may not be on the disk"):
+        add(synced, "ams")
+    for write in (partial(add, synced, "bcn"), partial(synced.create_branch, "dev"), synced.optimize):
+        with pytest.raises(StorageError, match="writes no more"):
+            write()
+    add(opened(synced), "cph")
+    assert "cph" in codes(synced)
+    assert synced.verify().is_sound
+
+
+def test_a_failed_sync_is_told_to_each_thread_whose_files_it_had(tmp_path: Path) -> None:
+    barrier = durability.WriteBarrier(str(tmp_path))
+    noted, waited = threading.Event(), threading.Event()
+
+    def note_then_wait() -> None:
+        (tmp_path / "lost").write_bytes(b"rows")
+        barrier.note_files([tmp_path / "lost"])
+        noted.set()
+        assert waited.wait(60)
+        barrier.wait()
+
+    with failing_disk("lost") as _, ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(note_then_wait)
+        assert noted.wait(60)
+        with pytest.raises(durability.SyncFailed):
+            barrier.wait()
+        waited.set()
+        with pytest.raises(durability.SyncFailed):
+            writer.result()
+    barrier.wait()

@@ -22,7 +22,7 @@ from omnigraph.manifest.rows import MAIN, CommitRecord, Registration, TableVersi
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, make_entry, make_pointer_entry
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import tables
-from omnigraph.storage.durability import SyncFailed
+from omnigraph.storage.durability import PublishedUnsynced, SyncFailed
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLock, LeaseLost
@@ -38,7 +38,6 @@ from omnigraph.write.commit.operation import (
 )
 from omnigraph.write.commit.recovery import roll_back
 from omnigraph.write.commit.sidecars import (
-    ROLLBACK,
     Adoption,
     Sidecar,
     SidecarPin,
@@ -46,6 +45,7 @@ from omnigraph.write.commit.sidecars import (
     SidecarRemoval,
     SidecarTombstone,
     WriterKind,
+    decide_rollback,
     delete_sidecar,
     put_sidecar,
     read_sidecar,
@@ -145,8 +145,7 @@ def run_phases(
         published = _publish(section, state, updates)  # phase C
     except LeaseLost as lost:
         raise OutcomeUnknown(attempt.commit_id, f"the lock was lost in the middle of a commit: {lost}") from lost
-    except SyncFailed as failed:
-        # Visible or not, nothing tells whether it would survive a power cut.
+    except PublishedUnsynced as failed:
         raise OutcomeUnknown(attempt.commit_id, f"the commit may not be on the disk: {failed}") from failed
     except (CommitRefused, HeadMoved) as moved:
         landed = _give_up(section, sidecar)
@@ -340,8 +339,11 @@ def _publish_alone(section: CommitSection[Outcome], state: BranchState) -> Commi
     attempt = section.attempt
     try:
         published = _publish(section, state, [])
-    except SyncFailed as failed:
+    except PublishedUnsynced as failed:
         raise OutcomeUnknown(attempt.commit_id, f"the commit may not be on the disk: {failed}") from failed
+    except SyncFailed:
+        # Before the publish.
+        raise
     except (LeaseLost, StorageError) as error:
         landed = _find_own_commit(attempt)
         if landed is None:
@@ -380,7 +382,7 @@ def _give_up(section: CommitSection[Outcome], sidecar: Sidecar) -> CommitRecord 
             # Somebody finished the operation: touch nothing, and look which way it went.
             return _find_own_commit(attempt)
         section.held.check()
-        put_sidecar(attempt.manifest.objects, replace(sidecar, decision=ROLLBACK))
+        decide_rollback(attempt.manifest.objects, sidecar)
         attempt.manifest.start_over()
         landed = _find_own_commit(attempt)
         if landed is not None:

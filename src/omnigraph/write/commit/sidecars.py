@@ -7,7 +7,7 @@ ignores. A sidecar that cannot be read is refused and kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +15,7 @@ from omnigraph.errors import RecoveryError
 from omnigraph.language.schema import TableKey
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.rows import WRITE_KEY, WriteKey
+from omnigraph.storage.durability import SyncFailed
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.records import (
     NUMBER,
@@ -152,6 +153,19 @@ class Sidecar:
 def put_sidecar(objects: Objects, sidecar: Sidecar) -> None:
     """Write a sidecar, or replace it by one with a decision."""
     objects.put(sidecar.path, _SIDECAR.dumps(sidecar, indent=True))
+
+
+def decide_rollback(objects: Objects, sidecar: Sidecar) -> Sidecar:
+    """Write into a sidecar that its operation is rolled back, by whoever finishes it, and return it.
+
+    A disk that cannot sync does not stop that. After a power cut, what was not synced is torn and is discarded anyway.
+    """
+    decided = replace(sidecar, decision=ROLLBACK)
+    try:
+        put_sidecar(objects, decided)
+    except SyncFailed:
+        put_sidecar(Objects(objects.location), decided)
+    return decided
 
 
 def read_sidecar(objects: Objects, operation_id: str) -> Sidecar | None:
