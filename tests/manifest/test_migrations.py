@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ import lance
 import pytest
 
 import omnigraph
-from omnigraph.errors import FormatError, PublishContention
+from omnigraph.errors import FormatError, FormatTooNew, PublishContention
+from omnigraph.graph import Mode
 from omnigraph.manifest import migrations
 from omnigraph.manifest.rows import HeadPointer, encode_rows
 from omnigraph.storage import failpoints, tables
@@ -287,3 +289,45 @@ def test_a_publish_takes_up_a_migration_that_lost_its_races(tmp_path: Path) -> N
     assert next(lost, None) is None
     assert told_by(graph, BRANCH)[1:] == tuple(legacy.history[BRANCH])
     assert_whole(legacy.root, BRANCH)
+
+
+def test_an_open_takes_up_a_migration_that_lost_its_races(tmp_path: Path) -> None:
+    legacy = build(tmp_path / "graph.og", Shape(3))
+    lost = iter([True] * migrations._RETRY_BUDGET)
+    interrupted(
+        lambda: open_it(legacy.root),
+        at=lambda step: step.name == "table.merge" and next(lost, False),
+        by=lambda: meddle_with_rows(legacy.root),
+    )
+    assert next(lost, None) is None
+    assert_whole(legacy.root)
+
+
+# --------------------------------------------------------------------------------------------- stamps of other releases
+
+NO_PLAIN_DECIMAL = ["5.0", "v9", "+5", " 7", "-1", "", "4 ", "04", "\u0664", "1e1"]
+
+
+@pytest.mark.parametrize("text", NO_PLAIN_DECIMAL)
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_a_stamp_that_is_no_plain_decimal_is_refused_and_kept(tmp_path: Path, mode: Mode, text: str) -> None:
+    make_graph(locate(tmp_path / "graph.og"))
+    lance.dataset(manifest_uri(tmp_path / "graph.og")).update_schema_metadata({STAMP: text})
+    before = contents(tmp_path)
+    with pytest.raises(FormatTooNew, match=re.escape(f"format '{text}'")) as refused:
+        omnigraph.open(tmp_path / "graph.og", mode)
+    assert refused.value.details["format"] == text
+    assert contents(tmp_path) == before
+
+
+def test_a_branch_with_such_a_stamp_is_neither_read_nor_written(tmp_path: Path) -> None:
+    graph = make_graph(locate(tmp_path / "graph.og"))
+    graph.create_branch("dev")
+    commit_rows(graph, {"City": ["Rome"]}, "dev")
+    lance.dataset(manifest_uri(tmp_path / "graph.og", "dev")).update_schema_metadata({STAMP: "5.0"})
+    fresh = omnigraph.open(tmp_path / "graph.og")
+    with pytest.raises(FormatTooNew):
+        fresh.query("query q() { match { $c: City } return { $c.name } }", branch="dev")
+    with pytest.raises(FormatTooNew):
+        commit_rows(fresh, {"City": ["Oslo"]}, "dev")
+    assert stamp(tmp_path / "graph.og", "dev") == "5.0"

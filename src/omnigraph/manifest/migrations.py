@@ -7,6 +7,7 @@ which are read here and never written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -32,12 +33,22 @@ MIN_SUPPORTED: Final = 1
 LINEAGE_IN_MANIFEST: Final = 4
 _PRIMARY_KEY: Final = b"lance-schema:unenforced-primary-key"
 _RETRY_BUDGET: Final = 5
+_PLAIN_DECIMAL: Final = re.compile(rb"0|[1-9][0-9]*")
 
 
 def stamp_of(table: Table) -> int:
-    """Return the format of a manifest; 1 without a stamp."""
-    text = (table.schema.metadata or {}).get(STAMP.encode(), b"").decode()
-    return int(text) if text.isdecimal() else 1
+    """Return the format of a manifest; 1 without a stamp. A stamp that is no plain decimal is of a newer release."""
+    stamp = (table.schema.metadata or {}).get(STAMP.encode())
+    if stamp is None:
+        return 1
+    if _PLAIN_DECIMAL.fullmatch(stamp) is None:
+        text = stamp.decode(errors="backslashreplace")
+        raise FormatTooNew(
+            f"{table.uri} has format '{text}', which this release does not know; it knows up to {CURRENT}",
+            hint="upgrade omnigraph",
+            details={"format": text, "supported": [MIN_SUPPORTED, CURRENT]},
+        )
+    return int(stamp)
 
 
 def refuse_unsupported_format(stamp: int, location: Location) -> None:
@@ -56,8 +67,19 @@ def refuse_unsupported_format(stamp: int, location: Location) -> None:
         )
 
 
+def migrate_patiently(manifest: Manifest, branch: str) -> None:
+    """Migrate one branch of the manifest to the current format, and start again after losing to other processes."""
+    for _ in range(_RETRY_BUDGET):
+        try:
+            migrate(manifest, branch)
+        except PublishContention:
+            continue
+        return
+    migrate(manifest, branch)
+
+
 def migrate(manifest: Manifest, branch: str) -> None:
-    """Migrate one branch of the manifest to the current format."""
+    """Migrate one branch of the manifest to the current format. Each publish starts it again if it lost."""
     while (stamp := stamp_of(manifest.open(branch))) < CURRENT:
         STEPS[stamp](manifest, branch)
         manifest.sync()

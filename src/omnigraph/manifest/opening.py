@@ -60,7 +60,7 @@ def upgrade_graph(manifest: Manifest) -> None:
     """Migrate main, and start the schema history of a graph that has none."""
     if format_version_of(manifest) < migrations.CURRENT:
         with branch_lock(manifest.location, MAIN, manifest.locks):
-            migrations.migrate(manifest, MAIN)
+            migrations.migrate_patiently(manifest, MAIN)
     schema_hash = manifest.schema_hash()
     if schema_hash is None:
         contract.keep_schema(manifest.objects, contract.load_root_schema(manifest.objects))
