@@ -19,7 +19,7 @@ from omnigraph.errors import StorageError
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import list_pins
-from omnigraph.write.commit.audit import RecoveryKind, list_recoveries
+from omnigraph.write.commit.audit import RecoveryKind, TableOutcome, list_recoveries
 from tests.write.writers import (
     CITY,
     PERSON,
@@ -111,12 +111,15 @@ CASES: dict[str, tuple[str, int, Pinned, RecoveryKind]] = {
 
 @pytest.mark.parametrize(("kind", "version", "pinned", "outcome"), CASES.values(), ids=CASES)
 def test_version_numbers_decide(root: Path, kind: str, version: int, pinned: Pinned, outcome: RecoveryKind) -> None:
+    pin = list_pins(open_manifest(root).view(MAIN))[CITY].version
     leave_sidecar(root, kind, [pinned], version)
     manifest = open_healed(root)
     new = tuple(f"new{number}" for number in range(pinned.moved)) if outcome is FORWARD else ()
     assert read_state(manifest).cities == (*new, "rome")
     (recovery,) = list_recoveries(manifest)
     assert (recovery.kind, recovery.for_actor, recovery.writer_kind) == (outcome, "act-ann", kind)
+    moved = (pin, pin + pinned.moved) if outcome is FORWARD else (pin + pinned.moved, pin)
+    assert recovery.outcomes == ((TableOutcome(CITY, *moved),) if pinned.moved else ())
     assert_settled(manifest)
 
 
@@ -142,7 +145,9 @@ def test_a_stale_sidecar_is_only_audited(root: Path) -> None:
     before = list_pins(open_manifest(root).view(MAIN))
     manifest = open_healed(root)
     assert list_pins(manifest.view(MAIN)) == before
-    assert [found.kind for found in list_recoveries(manifest)] == [FORWARD]
+    (recovery,) = list_recoveries(manifest)
+    pin = before[CITY].version
+    assert (recovery.kind, recovery.outcomes) == (FORWARD, (TableOutcome(CITY, pin - 1, pin),))
     assert_settled(manifest)
 
 

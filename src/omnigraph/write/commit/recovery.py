@@ -22,6 +22,7 @@ from omnigraph.manifest.rows import MAIN, Registration, SchemaHead, TableVersion
 from omnigraph.manifest.snapshot import Pin, make_entry, make_pointer_entry, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import tables
+from omnigraph.storage.durability import PublishedUnsynced, SyncFailed
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
 from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
 from omnigraph.storage.tables import Table, TableCommit, list_versions, open_table
@@ -35,6 +36,7 @@ from omnigraph.write.commit.sidecars import (
     SidecarRegistration,
     SidecarRemoval,
     WriterKind,
+    decide_rollback,
     delete_sidecar,
     list_sidecars,
 )
@@ -102,6 +104,13 @@ def _recover(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar) 
         except (ConflictError, CommitRefused, HeadMoved):
             # Somebody published or committed in between, perhaps a late holder of the lease.
             continue
+        except PublishedUnsynced:
+            raise
+        except SyncFailed:
+            if sidecar.decision == ROLLBACK:
+                raise
+            # To sync the same file again would succeed and prove nothing: nobody may publish it.
+            sidecar = decide_rollback(manifest.objects, sidecar)
     raise RecoveryError(
         f"operation {sidecar.operation_id} could not be recovered: others kept moving its tables",
         hint="retry",
@@ -125,11 +134,14 @@ def _recover_once(manifest: Manifest, held: HeldLock, branch: str, sidecar: Side
         return finish(manifest, held, sidecar, kind, landed.id if landed else "", outcomes)
     heads = read_table_heads(manifest, held, view, sidecar.tables)
     if sidecar.commit_id is None and _is_legacy_published(sidecar, heads):
-        outcomes = [TableOutcome(each.pin.table_key, each.head.version, each.pin.version) for each in heads]
+        expected = {pin.table_key: pin.expected_version for pin in sidecar.tables}
+        outcomes = [TableOutcome(each.pin.table_key, expected[each.pin.table_key], each.pin.version) for each in heads]
         return _finish(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, _head_id_of(view), outcomes)
     if sidecar.decision != ROLLBACK and _can_roll_forward(manifest, view, sidecar, heads):
         published = _roll_forward(manifest, held, branch, sidecar, heads)
-        outcomes = [TableOutcome(each.pin.table_key, each.pin.version, each.pin.version + 1) for each in heads]
+        outcomes = [
+            TableOutcome(each.pin.table_key, each.pin.version, _choose_version(sidecar, each)) for each in heads
+        ]
         _project_schema_files(manifest, held, sidecar)
         return _finish_published(manifest, held, sidecar, RecoveryKind.ROLLED_FORWARD, published.commit.id, outcomes)
     rolled_back = roll_back(manifest, held, branch, sidecar)
