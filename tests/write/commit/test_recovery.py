@@ -10,6 +10,8 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
+from time import monotonic
 from typing import TypeVarTuple
 
 import pytest
@@ -289,3 +291,23 @@ def test_sidecars_that_cannot_be_listed_raise(template: Path) -> None:
     folder.symlink_to(folder)
     with pytest.raises(StorageError, match="cannot list '__recovery'"):
         write_commit(open_manifest(root), NEXT)
+
+
+def test_an_open_does_not_wait_for_a_writer_that_stands_still_on_another_branch(template: Path) -> None:
+    root = make_dead_write(template, NEXT, 1, "dev")
+    opened: list[float] = []
+
+    def open_it() -> None:
+        began = monotonic()
+        assert omnigraph.open(root).snapshot().pin("Person").row_count == 2
+        opened.append(monotonic() - began)
+
+    with branch_lock(open_manifest(root).location, "dev"):
+        waiting = Thread(target=open_it)
+        waiting.start()
+        waiting.join(FLOCK.timeout)
+        assert opened
+        assert len(list_sidecars(open_manifest(root).objects)) == 1
+    assert opened[0] < FLOCK.timeout / 2
+    write_commit(open_manifest(root), LAST, "dev")
+    assert_settled(open_manifest(root), "dev")

@@ -17,7 +17,7 @@ from omnigraph.manifest.branches import find_torn_branches, remove_leftover_bran
 from omnigraph.manifest.handle import DIRECTORY, Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Pin
-from omnigraph.storage.locks import HeldLock, refs_lock
+from omnigraph.storage.locks import HeldLock, LockSettings, refs_lock
 from omnigraph.storage.tables import (
     Table,
     discard_version,
@@ -91,11 +91,11 @@ def _discard_torn_sidecars(manifest: Manifest, held: HeldLock) -> None:
         manifest.objects.delete(path)
 
 
-def discard_half_made_branches(manifest: Manifest) -> None:
+def discard_half_made_branches(manifest: Manifest, locks: LockSettings) -> None:
     """Discard branches whose creation was interrupted, under the refs lock. Those without a ref are not listed."""
     if not manifest.location.is_local or not find_torn_branches(manifest):
         return
-    with refs_lock(manifest.location, manifest.locks) as refs:
+    with refs_lock(manifest.location, locks) as refs:
         for branch in find_torn_branches(manifest):
             _record(manifest, refs, f"{DIRECTORY}:{branch}:{manifest.read_incarnation(branch)}", "", ())
             refs.check()

@@ -24,7 +24,7 @@ from omnigraph.manifest.state import ManifestView
 from omnigraph.storage import tables
 from omnigraph.storage.durability import PublishedUnsynced, SyncFailed
 from omnigraph.storage.lance_internals import CommitRefused, HeadMoved
-from omnigraph.storage.locks import HeldLock, branch_lock, refs_lock
+from omnigraph.storage.locks import HeldLock, LockSettings, branch_lock, refs_lock
 from omnigraph.storage.tables import Table, TableCommit, list_versions, open_table
 from omnigraph.write.commit import audit
 from omnigraph.write.commit.audit import Recovery, RecoveryKind, TableOutcome
@@ -56,21 +56,49 @@ ROUNDS: Final = 4
 def prepare_for_writing(manifest: Manifest) -> None:
     """Do what a read-write open does: migrate older formats, end interrupted writes, and repair files for 0.8."""
     opening.upgrade_graph(manifest)
-    heal_all(manifest)
+    _heal_free_branches(manifest)
     opening.repair_for_0_8(manifest)
 
 
 def heal_all(manifest: Manifest) -> None:
     """Finish what is left on every branch, one lock at a time."""
-    discard_half_made_branches(manifest)
+    discard_half_made_branches(manifest, manifest.locks)
     # One pass over the branches: sidecars that live writers put meanwhile are theirs to delete.
     found = list_sidecars(manifest.objects)
-    for branch in sorted({sidecar.branch or MAIN for sidecar in found}):
-        # The branches of a moved graph cannot be read until `repair` has run, which heals them.
-        with suppress(GraphMoved), branch_lock(manifest.location, branch, manifest.locks) as held:
-            heal(manifest, held, branch)
+    for branch in _list_branches_of(found):
+        _heal_listed(manifest, branch, manifest.locks)
     with suppress(GraphMoved):
         _finish_removals_of_the_dead(manifest, found)
+
+
+def _heal_free_branches(manifest: Manifest) -> None:
+    """Finish what is left on main, and on every other branch whose lock is free.
+
+    Whoever writes to one of the others finishes what is left there; until then a writer that stands still, and holds
+    its lock, is in nobody's way.
+    """
+    hurried = replace(manifest.locks, timeout=0.0)
+    with suppress(LockTimeout):
+        discard_half_made_branches(manifest, hurried)
+    found = list_sidecars(manifest.objects)
+    for branch in _list_branches_of(found):
+        if branch == MAIN:
+            _heal_listed(manifest, branch, manifest.locks)
+        else:
+            with suppress(LockTimeout):
+                _heal_listed(manifest, branch, hurried)
+    with suppress(GraphMoved):
+        _finish_removals_of_the_dead(manifest, found)
+
+
+def _list_branches_of(found: Iterable[Sidecar]) -> list[str]:
+    return sorted({sidecar.branch or MAIN for sidecar in found})
+
+
+def _heal_listed(manifest: Manifest, branch: str, locks: LockSettings) -> None:
+    # The branches of a moved graph cannot be read until `repair` has run, which heals them.
+    with suppress(GraphMoved), branch_lock(manifest.location, branch, locks) as held:
+        heal(manifest, held, branch)
 
 
 def heal_branch(manifest: Manifest, branch: str) -> None:
