@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import Timeout, observe_timeouts
-from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
+from omnigraph.defaults import MUTATION_RETRIES, TEXTS_PER_EMBEDDING_CALL
 from omnigraph.graph.base import GraphBase
 from omnigraph.language.source import Source
 from omnigraph.late_imports import LateModule
@@ -52,7 +52,7 @@ class WriteVerbs(GraphBase):
         *,
         branch: str = MAIN,
         if_commit: str | None = None,
-        retries: int = 0,
+        retries: int = MUTATION_RETRIES,
         message: str | None = None,
         actor: str | None = None,
         txn: tuple[str, int] | None = None,
@@ -60,7 +60,11 @@ class WriteVerbs(GraphBase):
         timeout: Timeout = None,
         memory: MemoryLimit = None,
     ) -> MutationResult:
-        """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict.
+        """Run an insert, update or delete as one commit.
+
+        If other writers change the tables that it read or writes, it is run again, at last while they wait.
+        ``retries``: how often to run it again after another conflict, such as a schema change. With 0 any change is a
+        ``ConflictError``, except for a mutation that only inserts.
 
         ``txn=(application, number)`` and ``key`` make it safe to repeat a call whose outcome is not known: the second
         one finds the commit of the first, and changes nothing. A number counts upwards and is known for ever; a key is
@@ -82,7 +86,8 @@ class WriteVerbs(GraphBase):
         )
         matching = self._query_options(memory)
         return mutation.retry_on_conflict(
-            lambda: mutation.mutate(self._manifest, source, name, params, options, matching), retries
+            lambda: mutation.mutate(self._manifest, source, name, params, options, matching, runs_again=retries > 0),
+            retries,
         )
 
     def transaction(

@@ -9,6 +9,7 @@ from typing import Final, Self, cast
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import CarriedDeadlines, Timeout, observe_timeouts
+from omnigraph.defaults import MUTATION_RETRIES
 from omnigraph.errors import Json, ParameterError, Unsupported
 from omnigraph.language.schema import Catalog, MigrationPlan, parse_schema, plan_migration
 from omnigraph.language.source import Source
@@ -51,7 +52,7 @@ class RemoteWrites(RemoteBase):
         *,
         branch: str = MAIN,
         if_commit: str | None = None,
-        retries: int = 0,
+        retries: int = MUTATION_RETRIES,
         message: str | None = None,
         actor: str | None = None,
         txn: tuple[str, int] | None = None,
@@ -59,7 +60,7 @@ class RemoteWrites(RemoteBase):
         timeout: Timeout = None,
         memory: MemoryLimit = None,
     ) -> MutationResult:
-        """Run an insert, update or delete as one commit. ``retries``: how often to run it again on a conflict."""
+        """Run an insert, update or delete as one commit. ``retries``: as for ``Graph.mutate``."""
         refuse_given(ACTOR_REASON, actor=actor)
         refuse_given(MEMORY_REASON, memory=memory)
         body: dict[str, Json] = {

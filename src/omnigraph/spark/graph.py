@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.arguments import check_calls
-from omnigraph.defaults import TEXTS_PER_EMBEDDING_CALL
+from omnigraph.defaults import MUTATION_RETRIES, TEXTS_PER_EMBEDDING_CALL
 from omnigraph.errors import ReadOnly
 from omnigraph.language.source import Source
 from omnigraph.maintain.optimize import Optimized, optimize
@@ -191,7 +191,7 @@ class SparkGraph:
         *,
         branch: str = MAIN,
         if_commit: str | None = None,
-        retries: int = 0,
+        retries: int = MUTATION_RETRIES,
         message: str | None = None,
         actor: str | None = None,
         engine: Engine = "auto",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, cast
 import orjson
 from pydantic import AliasChoices, BeforeValidator, Field
 
+from omnigraph.defaults import MUTATION_RETRIES
 from omnigraph.errors import Json, ValidationError
 from omnigraph.language.query import compile_query, find_query
 from omnigraph.language.schema import TableKey
@@ -46,7 +47,7 @@ class MutateFields(WriteFields):
     query: Annotated[str, Field(validation_alias=AliasChoices("query", "query_source"))]
     name: Annotated[str | None, Field(validation_alias=AliasChoices("name", "query_name"))] = None
     params: dict[str, Any] | None = None
-    retries: Annotated[int, Field(ge=0, le=_MOST_RETRIES)] = 0
+    retries: Annotated[int, Field(ge=0, le=_MOST_RETRIES)] = MUTATION_RETRIES
 
 
 class Step(RequestModel):

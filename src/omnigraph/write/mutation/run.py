@@ -1,7 +1,7 @@
 """Run a mutation: compile it with its parameters, stage its changes on a snapshot, check them, and commit once.
 
-A mutation that only inserts is repeated on newer data, so concurrent writes do not stop it. For one that has a match,
-updates or deletes, a concurrent change is a conflict; the caller may run it again.
+A mutation that only inserts is repeated on newer data, so concurrent writes do not stop it. One that has a match,
+updates or deletes is run again too, at last while the others wait, unless the caller wants a conflict.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from time import monotonic
+from typing import Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -51,6 +52,9 @@ from omnigraph.write.rules import check_changes, check_rows
 MatchReader: TypeAlias = Callable[[PlannedQuery], pa.Table]
 """Reads all rows of a match, in the Arrow types of tables: here, or on Spark."""
 Outcome = TypeVar("Outcome")
+
+_LONG_SECONDS: Final = 5.0
+"""A mutation that takes longer is never run while other writers wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +121,29 @@ class MutationOperation:
     progress: MutationProgress | None = None
     kind: WriterKind = WriterKind.MUTATION
     read_match: MatchReader = read_columns
+    runs_again: bool = False
+    """Whether it is run again on newer data, whatever it does. A transaction is not: its caller has seen results."""
     keeps_txn: bool = False
     """Whether to commit even if nothing changes, so that a repetition with the same ``txn`` finds it."""
 
     @property
     def strict(self) -> bool:
         """Whether one of the calls is strict, or rows were read that the calls may depend on."""
+        if self.runs_again:
+            return False
         has_read = self.progress is not None and bool(self.progress.staging.reads)
         return has_read or any(call.strict for call in self.calls)
 
     def prepare(self, snapshot: Snapshot) -> PreparedWrite[AffectedCounts]:
         """Run the calls on a snapshot, unless they already ran there, and check the result."""
+        began = monotonic()
         progress = self.progress
         if progress is None or progress.staging.snapshot is not snapshot:
             progress = MutationProgress(StagingArea(snapshot))
             for call in self.calls:
                 progress = progress.run_call(self.catalog, call, self.read_match)
-        return replace(prepare_changes(self.catalog, progress), force_commit=self.keeps_txn)
+        prepared = prepare_changes(self.catalog, progress)
+        return replace(prepared, force_commit=self.keeps_txn, is_long=monotonic() - began > _LONG_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +183,8 @@ def mutate(
     commit_options: CommitOptions,
     query_options: QueryOptions | None = None,
     read_match: MatchReader = read_columns,
+    *,
+    runs_again: bool = False,
 ) -> MutationResult:
     """Compile a mutation and run it as one commit. ``query_options`` say how its match runs."""
 
@@ -180,7 +192,9 @@ def mutate(
         schema = load_schema_of(manifest, basis.schema_ir_hash)
         call = compile_call(source, schema.catalog, name, parameters, query_options)
         keeps_txn = commit_options.txn is not None
-        operation = MutationOperation(schema.catalog, (call,), read_match=read_match, keeps_txn=keeps_txn)
+        operation = MutationOperation(
+            schema.catalog, (call,), read_match=read_match, runs_again=runs_again, keeps_txn=keeps_txn
+        )
         return commit_operation(manifest, operation, replace(commit_options, schema_ir_hash=schema.hash), basis)
 
     try:
