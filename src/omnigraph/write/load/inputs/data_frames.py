@@ -50,12 +50,28 @@ def open_frame(name: str, frame: object) -> pa.RecordBatchReader:
     """Return the rows of a frame as a reader."""
     if isinstance(frame, pa.RecordBatchReader):
         return frame
-    if type(frame).__module__.partition(".")[0] == "pandas":
+    library = type(frame).__module__.partition(".")[0].lstrip("_")
+    if library == "pandas":
         # The index of a pandas frame is not a property.
         return pa.Table.from_pandas(frame, preserve_index=False).to_reader()  # pyright: ignore[reportArgumentType]  pandas is not imported for its type
+    if library == "duckdb" and isinstance(frame, ArrowStream):
+        return _open_relation(frame)
     if isinstance(frame, ArrowStream):
         return pa.RecordBatchReader.from_stream(frame)
     raise ParameterError(f"{name} is {type(frame).__name__}", hint="give an Arrow table, or a pandas or polars frame")
+
+
+def _open_relation(relation: ArrowStream) -> pa.RecordBatchReader:
+    """Return the rows of a DuckDB relation as a reader, which begins the query when it is read.
+
+    A connection has one open result: a second one ends the first, which then has no more rows and no error.
+    """
+    schema = pa.RecordBatchReader.from_stream(relation).schema
+
+    def read() -> Iterator[pa.RecordBatch]:
+        yield from pa.RecordBatchReader.from_stream(relation)
+
+    return pa.RecordBatchReader.from_batches(schema, read())
 
 
 def split_batches(reader: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
