@@ -23,7 +23,19 @@ from tests.cli.conftest import BRANCH, Answer, Command, Stocked, error_of
 from tests.graphs import rows_of
 
 GRAPH = ("-g", "brain.og")
-KEYS = ["commit", "branch", "mode", "engine", "nodes", "edges", "rejected", "rejects_path", "replayed", "notes"]
+KEYS = [
+    "commit",
+    "branch",
+    "mode",
+    "engine",
+    "nodes",
+    "edges",
+    "rejected",
+    "rejects_path",
+    "replayed",
+    "notes",
+    "counts",
+]
 GOOD = b"""{"edge": "Knows", "from": "eve", "to": "ann"}
 {"type": "Person", "data": {"name": "eve"}}
 {"type": "City", "data": {"name": "bonn"}}
@@ -91,6 +103,21 @@ def test_a_load_is_one_commit_and_the_target_is_said_first(omnigraph: Command) -
 
 
 @pytest.mark.usefixtures("files")
+def test_a_load_says_what_became_of_every_record(omnigraph: Command) -> None:
+    Path("again.jsonl").write_text(
+        '{"type": "Person", "data": {"name": "ann"}}\n{"type": "Person", "data": {"name": "new"}}\nnot json\n'
+    )
+    omnigraph("load", "again.jsonl", "--on-error", "quarantine", "--mode", "merge", *GRAPH)
+    answer = omnigraph("load", "again.jsonl", "--on-error", "quarantine", "--mode", "merge", *GRAPH)
+    assert answer.out.splitlines()[2:] == [
+        "",
+        "kind  type     unchanged  rejected",
+        "node  Person           2         0",
+        "      unknown          0         1",
+    ]
+
+
+@pytest.mark.usefixtures("files")
 def test_json_has_the_fields_of_the_result(omnigraph: Command) -> None:
     answer = omnigraph("load", "good.jsonl", "--json", *GRAPH)
     assert (answer.code, answer.err) == (0, "")
@@ -106,6 +133,10 @@ def test_json_has_the_fields_of_the_result(omnigraph: Command) -> None:
         "rejects_path": None,
         "replayed": False,
         "notes": [],
+        "counts": {
+            key: {"inserted": 1, "updated": 0, "unchanged": 0, "rejected": 0, "skipped": 0}
+            for key in ("edge:Knows", "node:City", "node:Person")
+        },
     }
 
 

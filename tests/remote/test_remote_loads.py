@@ -117,6 +117,7 @@ def outcome_of(load: Load, graph: Graph, files: Path) -> Json:
     return [
         [result.branch, result.mode, dict(result.nodes), dict(result.edges), result.rejected, result.replayed],
         result.notes,
+        {key: counts.to_json() for key, counts in result.counts.items()},
         None if made is None else [made.branch, made.message],
         sorted(graph.export(branch=result.branch if result.commit else "main", types=["Person", "Slot"])),
         len(list(graph.export(types=["Knows"]))),

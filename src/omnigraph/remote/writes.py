@@ -185,6 +185,10 @@ class RemoteWrites(RemoteBase):
             None,
             bool(answer["replayed"]),
             tuple(cast("list[str]", answer["notes"])),
+            {
+                key: loads.RecordCounts(**counts)
+                for key, counts in cast("Mapping[str, Mapping[str, int]]", answer["counts"]).items()
+            },
         )
 
     def merge(

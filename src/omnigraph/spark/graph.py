@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from omnigraph.analytics import GraphProjection
-    from omnigraph.spark.stream import OutputMode, Route, StreamMode
+    from omnigraph.spark.stream import BatchObserver, OutputMode, Route, StreamMode
 
 
 @check_calls
@@ -433,12 +433,14 @@ class SparkGraph:
         message: str | None = None,
         app: str = "stream",
         identity: Identity | None = None,
+        on_batch: BatchObserver | None = None,
     ) -> StreamingQuery:
         """Load each micro-batch of a streaming DataFrame as one commit, exactly once, also after crashes.
 
         The rows go to one node or edge type, or to the types that ``route`` returns for a batch:
         ``{"nodes": {...}, "edges": {...}}``. The checkpoint is a folder that only this stream uses and that outlives
         the query. ``trigger`` is an interval such as "10 seconds", or "availableNow".
+        ``on_batch`` is called with the number and the result of each batch that was loaded, in the process that loads.
         """
         from omnigraph.spark.stream import StreamDestination, StreamOptions, choose_stream_target, start_stream
 
@@ -446,7 +448,7 @@ class SparkGraph:
         folder = None if rejects is None else Path(rejects)
         commit_options = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app, identity)
         destination = StreamDestination(self.manifest, choose_stream_target(node, edge, route), commit_options)
-        return start_stream(destination, frame, checkpoint, trigger, output_mode)
+        return start_stream(destination, frame, checkpoint, trigger, output_mode, on_batch)
 
     def _check_writable(self) -> None:
         if not self.writable:

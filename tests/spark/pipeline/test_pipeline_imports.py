@@ -30,7 +30,10 @@ def load_proposed(folder: Path, spark: SparkSession, files: list[str]) -> Graph:
     graph = og.init(folder / "made.og", infer_schema(files))
     path = folder / "made.pipeline.yaml"
     path.write_text(propose_pipeline(files, graph="made.og", folder=folder))
-    run_pipeline(plan_pipeline(read_pipeline(path), graph), lambda: graph.spark(spark), Watched())
+    result = run_pipeline(plan_pipeline(read_pipeline(path), graph), lambda: graph.spark(spark), Watched())
+    stored = {type_.table_key: len(rows_of(graph, type_.name)) for type_ in graph.schema.catalog.types()}
+    assert {key: counts.read for key, counts in result.load.counts.items()} == stored
+    assert result.load.total.read == result.load.total.inserted
     return graph
 
 

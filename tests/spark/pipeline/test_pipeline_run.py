@@ -22,6 +22,7 @@ from omnigraph.spark.pipeline.run import SAMPLE_ROWS, PipelineResult, check_pipe
 from omnigraph.spark.pipeline.step_recorder import PipelineStep
 from omnigraph.spark.query import run as spark_query
 from omnigraph.storage.tables import Table
+from omnigraph.write.load import RecordCounts
 from tests.pipeline.pipelines import GOOD, changed, make_project, places, planned
 
 if TYPE_CHECKING:
@@ -417,6 +418,8 @@ def test_rejected_rows_are_kept_beside_the_graph(tmp_path: Path, run: Run) -> No
     pq.write_table(pa.table(links), tmp_path / "raw" / "links.parquet")
     result = run(changed("from: main", "from: main, on_error: quarantine"))
     assert (result.rows, result.load.rejected, result.passed) == (3, 1, True)
+    assert result.load.counts["edge:Knows"] == RecordCounts(inserted=1, rejected=1)
+    assert result.load.total.read == 4
     assert result.load.rejects_path is not None
     (rejected,) = pq.read_table(result.load.rejects_path).to_pylist()
     assert (rejected["type"], rejected["rule"]) == ("Knows", "edge Knows: Person -> Person")

@@ -19,6 +19,7 @@ from omnigraph.graph import Graph
 from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, resolve_checkpoint
 from omnigraph.spark.stream.sink import AVAILABLE_NOW, RoutedFrames, start_query
 from omnigraph.storage.location import locate
+from omnigraph.write.load import RecordCounts
 from tests.graphs import rows_of
 from tests.spark.load.spark_loads import codes, new_graph, ship
 from tests.spark.stream.spark_streams import arrive, batches, ended, streamed
@@ -138,6 +139,7 @@ def test_a_batch_that_breaks_a_rule_stops_the_query_and_goes_on_with_a_quarantin
     spark: SparkSession, graph: Graph, tmp_path: Path
 ) -> None:
     folder, sg, rejects = tmp_path / "in", graph.spark(spark), tmp_path / "rejects"
+    results: list[tuple[int, RecordCounts]] = []
     arrive(folder, "0.json", [{"code": "a", "name": "A", "crew": 1}])
     arrive(folder, "1.json", [{"code": "b", "name": "B", "crew": 100}, {"code": "c", "name": "C", "crew": 3}])
     frame = streamed(spark, folder, "code string, name string, crew int")
@@ -159,8 +161,10 @@ def test_a_batch_that_breaks_a_rule_stops_the_query_and_goes_on_with_a_quarantin
         trigger=AVAILABLE_NOW,
         on_error="quarantine",
         rejects=rejects,
+        on_batch=lambda number, result: results.append((number, result.total)),
     )
     assert ended(query) is None
+    assert results == [(1, RecordCounts(inserted=1, rejected=1))]
     assert codes(graph) == {"a": "A", "c": "C"}
     assert batches(graph) == [0, 1]
     assert pq.read_table(file)["id"].to_pylist() == ["b"]

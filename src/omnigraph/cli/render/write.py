@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from omnigraph.cli.render.graph import timestamp
 from omnigraph.cli.render.output import CommandResult
@@ -67,6 +67,7 @@ class LoadSummary(CommandResult):
             "rejects_path": result.rejects_path,
             "replayed": result.replayed,
             "notes": list(result.notes),
+            "counts": {key: each.to_json() for key, each in result.counts.items()},
         }
 
     def draw(self, page: Page) -> None:
@@ -76,11 +77,9 @@ class LoadSummary(CommandResult):
         if result.rejected:
             place = "" if result.rejects_path is None else f", see {result.rejects_path}"
             page.print(f"{pluralize(result.rejected, 'record')} rejected{place}")
-        kinds = {"node": result.nodes, "edge": result.edges}
-        rows = [(kind, name, count) for kind, counts in kinds.items() for name, count in counts.items()]
-        if rows:
+        if result.counts:
             page.print("")
-            page.table(("kind", "type", "rows"), rows)
+            page.table(*_tabulate(result))
         for note in result.notes:
             page.say(f"note: {note}")
 
@@ -94,6 +93,19 @@ class LoadSummary(CommandResult):
         if commit is None and self.result.mode in ("merge", "update") and not self.result.rejected:
             return f"{counts}, nothing changed"
         return f"{counts} loaded, " + ("no commit" if commit is None else f"commit {commit.id}")
+
+
+def _tabulate(result: LoadResult) -> tuple[list[str], list[list[str | int]]]:
+    """Return the header and the rows of a table of what became of the records of each type."""
+    total = result.total
+    all_inserted = total.inserted == total.read
+    outcomes = ["inserted"] if all_inserted else [name for name, count in total.to_json().items() if count]
+    header = ["kind", "type", *(["rows"] if all_inserted else outcomes)]
+    rows: list[list[str | int]] = []
+    for key, counts in sorted(result.counts.items(), key=lambda each: not each[0].startswith("node:")):
+        kind, _, name = key.rpartition(":")
+        rows.append([kind, name, *(cast("int", counts.to_json()[outcome]) for outcome in outcomes)])
+    return header, rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,8 +185,18 @@ class TransactionAnswer(TypedDict):
     steps: list[TransactionStepAnswer]
 
 
+class RecordCountsAnswer(TypedDict):
+    """What became of the records of one type. Each record that was read counts once."""
+
+    inserted: int
+    updated: int
+    unchanged: int
+    rejected: int
+    skipped: int
+
+
 class LoadAnswer(TypedDict):
-    """A load, or the check of one; rows by type."""
+    """A load, or the check of one; accepted rows by type, and all records by table key."""
 
     branch: str
     mode: str
@@ -196,6 +206,7 @@ class LoadAnswer(TypedDict):
     replayed: bool
     branch_created: bool
     rejected: int
+    counts: dict[str, RecordCountsAnswer]
     rejects: list[Any]
     rejects_truncated: bool
     notes: list[str]

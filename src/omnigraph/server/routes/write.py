@@ -280,6 +280,7 @@ def _load_to_wire(result: LoadResult) -> dict[str, Json]:
         "rejected": result.rejected,
         "replayed": result.replayed,
         "notes": list(result.notes),
+        "counts": {key: each.to_json() for key, each in result.counts.items()},
     }
 
 

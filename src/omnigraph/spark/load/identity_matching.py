@@ -76,18 +76,23 @@ _DIGEST_COLUMNS: Final = "number long, address long, id string, key string, rest
 _OUTCOMES: Final = pa.schema(
     [pa.field("fragment", pa.int64()), pa.field("offset", pa.int64()), pa.field("id", pa.string())]
 )
-"""An incoming row that is not written as it was staged: the id that it takes, or null if it is left out."""
+"""An incoming row that is not written as it was staged: the id that it takes, or null if it is left out.
+
+With :data:`_NO_FRAGMENT` the offset is the number of stored rows that rows of a partition replace.
+"""
+_NO_FRAGMENT: Final = -1
 _OUTCOME_COLUMNS: Final = "fragment long, offset long, id string"
 _REWRITTEN: Final = pa.schema(
     [
         pa.field("fragment", pa.int64()),
         pa.field("rows", pa.int64()),
         pa.field("taken", pa.int64()),
+        pa.field("replaced", pa.int64()),
         pa.field("fragments", pa.string()),
         pa.field("origins", pa.string()),
     ]
 )
-_REWRITTEN_COLUMNS: Final = "fragment long, rows long, taken long, fragments string, origins string"
+_REWRITTEN_COLUMNS: Final = "fragment long, rows long, taken long, replaced long, fragments string, origins string"
 
 
 def match_stored_rows(
@@ -104,7 +109,10 @@ def match_stored_rows(
         for basis in list_bases(rows, identity)
     ]
     reports = _rewrite_changed(executor, scratch, staged, layout, union_all(frames))
-    return _collect_rows(scratch, rows, staged, layout, reports) if reports else rows
+    replaced = sum(each.replaced for each in reports)
+    rewritten = {each.fragment: each for each in reports if each.fragment != _NO_FRAGMENT}
+    matched = _collect_rows(scratch, rows, staged, layout, rewritten) if rewritten else rows
+    return replace(matched, replaced=replaced)
 
 
 def list_bases(rows: IncomingRows, identity: RowIdentity | None) -> Iterator[MatchBasis]:
@@ -249,6 +257,9 @@ def _pair_digests(
         lambda column, at: read_blobs_at(table, column, addresses[at]),
     )
     found = assign_counterparts(incoming, stored)
+    replaced = int(found.is_replacing.sum())
+    if replaced:
+        yield pa.RecordBatch.from_pylist([{"fragment": _NO_FRAGMENT, "offset": replaced}], _OUTCOMES)
     taken = take_where(column_of(stored, "id"), np.where(found.is_same, -1, found.places))
     renamed = compute("and_kleene", compute("is_valid", taken), compute("not_equal", taken, column_of(incoming, "id")))
     changed = np.flatnonzero(found.is_same | renamed.to_numpy(zero_copy_only=False).astype(np.bool_))
@@ -261,27 +272,30 @@ def _pair_digests(
 
 @dataclass(frozen=True, slots=True)
 class _RewrittenFragment:
-    """What a fragment of incoming rows became: its remaining rows, how many of them took an id, and the new files."""
+    """What a fragment of incoming rows became: its remaining rows, how many of them took an id, and the new files.
+
+    The report without a fragment has the number of stored rows that all rows replace.
+    """
 
     fragment: int
     rows: int
     taken: int
+    replaced: int
     fragments: tuple[FragmentText, ...]
     origins: tuple[FragmentText, ...]
 
 
 def _rewrite_changed(
     executor: SparkExecutor, scratch: Table, staged: DistributedRows, layout: FragmentLayout, outcomes: DataFrame
-) -> Mapping[int, _RewrittenFragment]:
-    """Write the fragments again that lose rows or get ids; return them by the fragments that they replace."""
+) -> list[_RewrittenFragment]:
+    """Write the fragments again that lose rows or get ids; return them, and the report without a fragment."""
     task = partial(_rewrite_partition, staged.detached, scratch, staged.type, layout)
     by_fragment = outcomes.repartition(max(1, min(MAX_PARTITIONS, len(layout.rows))), "fragment")
     found = executor.collect(by_fragment.mapInArrow(task, _REWRITTEN_COLUMNS))
-    reports = [
-        _RewrittenFragment(fragment, rows, taken, tuple(orjson.loads(fragments)), tuple(orjson.loads(origins)))
-        for fragment, rows, taken, fragments, origins in cast("list[tuple[int, int, int, str, str]]", found)
+    return [
+        _RewrittenFragment(fragment, rows, taken, replaced, *(tuple(orjson.loads(texts)) for texts in files))
+        for fragment, rows, taken, replaced, *files in cast("list[tuple[int, int, int, int, str, str]]", found)
     ]
-    return {each.fragment: each for each in reports}
 
 
 def _rewrite_partition(
@@ -296,7 +310,11 @@ def _rewrite_partition(
     fragments = column_of(outcomes, "fragment").to_numpy(zero_copy_only=False)
     for fragment in np.unique(fragments).tolist():
         own = outcomes.take(np.flatnonzero(fragments == fragment))
-        yield _rewrite_fragment(detached, scratch, type_, layout, fragment, own)
+        if fragment == _NO_FRAGMENT:
+            replaced = int(column_of(own, "offset").to_numpy().sum())
+            yield _to_rewritten((fragment, 0, 0, replaced, _to_json(()), _to_json(())))
+        else:
+            yield _rewrite_fragment(detached, scratch, type_, layout, fragment, own)
 
 
 def _rewrite_fragment(
@@ -332,7 +350,11 @@ def _rewrite_fragment(
     left = first + np.flatnonzero(~unchanged)
     written = tables.write_rows(scratch, to_reader(schema, read(), none), "overwrite") if len(left) else ()
     origins = write_origins(scratch, left) if len(left) else ()
-    values = (fragment, len(left), len(new_ids) - new_ids.null_count, _to_json(written), _to_json(origins))
+    taken = len(new_ids) - new_ids.null_count
+    return _to_rewritten((fragment, len(left), taken, 0, _to_json(written), _to_json(origins)))
+
+
+def _to_rewritten(values: tuple[int, int, int, int, str, str]) -> pa.RecordBatch:
     columns = [pa.array([value], type_) for value, type_ in zip(values, _REWRITTEN.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=_REWRITTEN)
 
@@ -394,8 +416,8 @@ def _replace_rows(
 
 def _write_identified(scratch: Table, rows: IncomingRows, matched: IncomingRows) -> IncomingRows:
     """Write rows that this process matched where executors can read them."""
-    if matched is rows:
-        return rows
+    if matched.storage is rows.storage:
+        return matched
     staged = cast("DistributedRows", rows.storage)
     pieces = [numbers for numbers, _ in matched.storage.scan(["id"])]
     numbers = np.concatenate([np.zeros(0, np.int64), *pieces])
@@ -405,4 +427,5 @@ def _write_identified(scratch: Table, rows: IncomingRows, matched: IncomingRows)
     if len(numbers):
         fragments = matched.storage.write_to(scratch, "overwrite", none)
         positions.add_rewritten(len(numbers), write_origins(scratch, numbers))
-    return _replace_rows(rows, staged, scratch, fragments, positions, has_taken_ids=matched.has_taken_ids)
+    found = _replace_rows(rows, staged, scratch, fragments, positions, has_taken_ids=matched.has_taken_ids)
+    return replace(found, replaced=matched.replaced)

@@ -37,6 +37,7 @@ from omnigraph.write.load import (
     ValidatedBatch,
     parse_block,
     schema_of,
+    table_key_of,
     to_rejects_line,
     validate_batch,
 )
@@ -274,7 +275,7 @@ class PartitionWriter:
         self._violations: list[Mapping[str, object]] = []
         self._counts: Counter[tuple[str, str]] = Counter()
         self._rejected: list[Mapping[str, object]] = []
-        self._rejected_count = 0
+        self._rejected_counts: Counter[str] = Counter()
         self._rejected_fragments: list[FragmentText] = []
         self._opened: dict[str, Table] = {}
 
@@ -328,8 +329,8 @@ class PartitionWriter:
             yield ReportKind.VIOLATION, sample
         for (type_, rule), count in self._counts.items():
             yield ReportKind.COUNTS, {"type": type_, "rule": rule, "count": count}
-        if self._rejected_count:
-            yield ReportKind.REJECTED, {"rows": self._rejected_count, "fragments": self._rejected_fragments}
+        if self._rejected_counts:
+            yield ReportKind.REJECTED, {"counts": self._rejected_counts, "fragments": self._rejected_fragments}
 
     def _buffer(self, validated: ValidatedBatch, block: int | None) -> None:
         count = validated.rows.num_rows
@@ -365,6 +366,7 @@ class PartitionWriter:
             self._counts[violation.type, violation.rule] += 1
         if self._task.keeps_rejected:
             self._rejected.append({**to_rejects_line(rejected), "block": block})
+            self._rejected_counts[table_key_of(rejected)] += 1
             if len(self._rejected) >= _MAX_BUFFERED_REJECTED:
                 self._write_rejected()
             return
@@ -374,7 +376,6 @@ class PartitionWriter:
 
     def _write_rejected(self) -> None:
         if self._rejected:
-            self._rejected_count += len(self._rejected)
             self._rejected_fragments += self._write_scratch(pa.Table.from_pylist(list(self._rejected), REJECTED))
             self._rejected = []
 

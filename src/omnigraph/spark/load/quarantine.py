@@ -5,7 +5,7 @@ It is Parquet, or JSON lines as without Spark if its name ends so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -45,7 +45,7 @@ class SparkQuarantine:
 
     executor: SparkExecutor
     rejected: _RejectedRows
-    count: int
+    counts: Mapping[str, int]
 
     def deliver(self, more: Iterable[RejectedPart]) -> str:
         """Write them and ``more`` to the target file, which replaces an earlier delivery.
@@ -53,7 +53,7 @@ class SparkQuarantine:
         Executors format the records and write the file, unless they are few or executors cannot reach the file.
         """
         fragments, records = list(self.rejected.fragments), list[RejectedRecord]()
-        count = self.count
+        count = sum(self.counts.values())
         for part in more:
             count += part.count
             match part:
@@ -77,11 +77,11 @@ def collect_rejected(
     scratch: Table,
     fragments: tuple[FragmentText, ...],
     blocks: BlockLines,
-    count: int,
+    counts: Mapping[str, int],
     target: RejectsTarget,
 ) -> SparkQuarantine:
     """Return the quarantine of rejected records that tasks wrote to fragments of the scratch table."""
-    return SparkQuarantine(executor, _RejectedRows(scratch, fragments, blocks, target), count)
+    return SparkQuarantine(executor, _RejectedRows(scratch, fragments, blocks, target), counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
         if target is not None:
             rejected = tuple(report.rejected)
             writer = executor.doing("writing rejected records")
-            quarantine = collect_rejected(writer, scratch, rejected, report.blocks, report.rejected_count, target)
+            quarantine = collect_rejected(writer, scratch, rejected, report.blocks, report.rejected_counts, target)
         tables = _incoming_tables(executor, context, typed, targets, scratch, report)
         yield ParsedInput(
             tables,
@@ -241,7 +241,7 @@ class _LoadReport:
     def __init__(self) -> None:
         self.rows: dict[str, _TableReport] = {}
         self.rejected: list[FragmentText] = []
-        self.rejected_count = 0
+        self.rejected_counts: Counter[str] = Counter()
         self._lines: dict[tuple[str, int], int] = {}
         self._samples: list[Mapping[str, object]] = []
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -264,7 +264,7 @@ class _LoadReport:
             case ReportKind.COUNTS:
                 self._counts[cast(str, body["type"]), cast(str, body["rule"])] += cast(int, body["count"])
             case ReportKind.REJECTED:
-                self.rejected_count += cast(int, body["rows"])
+                self.rejected_counts.update(cast("Mapping[str, int]", body["counts"]))
                 self.rejected += cast("list[FragmentText]", body["fragments"])
 
     @property

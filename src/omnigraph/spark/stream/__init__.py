@@ -1,6 +1,7 @@
 """Stream into a graph: every micro-batch is loaded as one commit, exactly once."""
 
 from omnigraph.spark.stream.sink import (
+    BatchObserver,
     OutputMode,
     Route,
     StreamDestination,
@@ -11,6 +12,7 @@ from omnigraph.spark.stream.sink import (
 )
 
 __all__ = [
+    "BatchObserver",
     "OutputMode",
     "Route",
     "StreamDestination",

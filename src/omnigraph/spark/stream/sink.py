@@ -29,7 +29,7 @@ from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load import load
 from omnigraph.spark.stream.checkpoint import StreamBinding, bind_checkpoint, read_query_id, resolve_checkpoint
 from omnigraph.write.commit import CommitOptions, heal_branch
-from omnigraph.write.load import ArrowStream, Identity, LoadInput, LoadOptions, OnError, resolve_identity
+from omnigraph.write.load import ArrowStream, Identity, LoadInput, LoadOptions, LoadResult, OnError, resolve_identity
 
 StreamMode: TypeAlias = Literal["append", "merge"]
 OutputMode: TypeAlias = Literal["append", "update", "complete"]
@@ -50,6 +50,8 @@ class RoutedFrames(TypedDict, total=False):
 
 
 Route: TypeAlias = Callable[[DataFrame], RoutedFrames]
+BatchObserver: TypeAlias = Callable[[int, LoadResult], object]
+"""Is told the number of each batch that was loaded, and its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +97,13 @@ class StreamDestination:
         rejects: Path | None,
         txn: tuple[str, int] | None = None,
         check: bool = False,
-    ) -> None:
-        """Load the frames of one batch as one commit, or only check them."""
+    ) -> LoadResult | None:
+        """Load the frames of one batch as one commit, or only check them. None if it has no frames."""
         nodes, edges = split_routed(routed)
         if not (nodes or edges):
-            return
+            return None
         options = self.options
-        load(
+        return load(
             session,
             self.manifest,
             load_current_schema(self.manifest),
@@ -137,6 +139,7 @@ def start_stream(
     checkpoint: str | Path | None,
     trigger: str | None,
     output_mode: OutputMode,
+    on_batch: BatchObserver | None = None,
 ) -> StreamingQuery:
     """Start a query whose batches become commits. All problems that can be found before it starts are refused."""
     _check_mode(destination.options.mode)
@@ -145,7 +148,7 @@ def start_stream(
     _dry_run(destination, frame)
     destination.bind(frame.sparkSession, folder)
     writer = frame.writeStream.outputMode(output_mode).option("checkpointLocation", folder)
-    writer = _set_trigger(writer.foreachBatch(BatchLoader(destination, folder).load), trigger)
+    writer = _set_trigger(writer.foreachBatch(BatchLoader(destination, folder, on_batch).load), trigger)
     return start_query(writer)
 
 
@@ -188,6 +191,7 @@ class BatchLoader:
 
     destination: StreamDestination
     checkpoint: str
+    on_batch: BatchObserver | None = None
     query_id: str = ""
 
     def load(self, batch: DataFrame, number: int) -> None:
@@ -226,7 +230,9 @@ class BatchLoader:
     def _load_frames(self, session: SparkSession, routed: RoutedFrames, number: int) -> None:
         folder = self.destination.options.rejects
         rejects = folder and self._rejects_file(folder, number)
-        self.destination.load(session, routed, rejects=rejects, txn=(self._app, number))
+        result = self.destination.load(session, routed, rejects=rejects, txn=(self._app, number))
+        if result is not None and not result.replayed and self.on_batch is not None:
+            self.on_batch(number, result)
 
     @property
     def _app(self) -> str:

@@ -40,7 +40,7 @@ from omnigraph.write.load.inputs import (
     refuse_problems,
     resolve_tables,
 )
-from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, UnmatchedPart, stage_rows
+from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, RecordCounts, UnmatchedPart, stage_rows
 from omnigraph.write.load.matching import (
     INCOMING_DIGESTS,
     UNMATCHED,
@@ -70,6 +70,7 @@ from omnigraph.write.load.rows import (
     MAX_BUFFERED_BYTES,
     MAX_VIOLATIONS,
     NO_IDS,
+    NO_TYPE,
     REJECTS_SCHEMA,
     FragmentTarget,
     GeneratedIds,
@@ -103,6 +104,7 @@ from omnigraph.write.load.rows import (
     list_value_columns,
     partial_schema,
     schema_of,
+    table_key_of,
     to_reader,
     to_rejects_line,
     to_rejects_table,
@@ -132,6 +134,7 @@ __all__ = [
     "MAX_BUFFERED_BYTES",
     "MAX_VIOLATIONS",
     "NO_IDS",
+    "NO_TYPE",
     "REJECTS_SCHEMA",
     "UNMATCHED",
     "ArrowStream",
@@ -165,6 +168,7 @@ __all__ = [
     "OnError",
     "ParsedInput",
     "RawBatch",
+    "RecordCounts",
     "RecordPosition",
     "RecordSource",
     "RecordedPart",
@@ -232,6 +236,7 @@ __all__ = [
     "resolve_tables",
     "schema_of",
     "stage_rows",
+    "table_key_of",
     "to_reader",
     "to_rejects_line",
     "to_rejects_table",

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.errors import Violation
+from omnigraph.errors import Json, Violation
 from omnigraph.language.schema import Catalog, NodeType, split_by_kind
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
@@ -33,6 +33,7 @@ from omnigraph.write.load.matching import (
 from omnigraph.write.load.rows import (
     MAX_VIOLATIONS,
     NO_IDS,
+    NO_TYPE,
     IncomingRows,
     IncomingTable,
     RejectDelivery,
@@ -62,16 +63,65 @@ _INCOMING_MODES: Final[Mapping[LoadMode, IncomingMode]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class LoadOutcome:
-    """The outcome of a load on a snapshot: the accepted rows by table key, and the rejected records.
+class RecordCounts:
+    """What became of the records of one type. Each record that was read counts once."""
 
-    ``changed`` is how many of the rows the graph did not have already.
+    inserted: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    rejected: int = 0
+    skipped: int = 0
+    """Records that were neither loaded nor rejected."""
+
+    @property
+    def read(self) -> int:
+        """The number of records that were read."""
+        return self.accepted + self.rejected + self.skipped
+
+    @property
+    def accepted(self) -> int:
+        """The number of records that the graph has now, whether it had them before or not."""
+        return self.inserted + self.updated + self.unchanged
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the counts of the JSON interface."""
+        return {
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "unchanged": self.unchanged,
+            "rejected": self.rejected,
+            "skipped": self.skipped,
+        }
+
+    def __add__(self, other: RecordCounts) -> RecordCounts:
+        return RecordCounts(
+            self.inserted + other.inserted,
+            self.updated + other.updated,
+            self.unchanged + other.unchanged,
+            self.rejected + other.rejected,
+            self.skipped + other.skipped,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOutcome:
+    """The outcome of a load on a snapshot: what became of the records, by table key, and where rejected ones are.
+
+    Rejected records of no known type are counted as :data:`NO_TYPE`.
     """
 
-    rows: Mapping[str, int]
-    changed: int = 0
-    rejected: int = 0
+    counts: Mapping[str, RecordCounts]
     rejects_path: str | None = None
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """The number of accepted records by table key."""
+        return {key: each.accepted for key, each in self.counts.items() if key != NO_TYPE}
+
+    @property
+    def changed(self) -> int:
+        """The number of records that the graph did not have already."""
+        return sum(each.inserted + each.updated for each in self.counts.values())
 
 
 class LoadEngine(Protocol):
@@ -192,10 +242,9 @@ class LoadOperation:
             for each in admission.list_accepted(rejected)
             if each.rows.count > rejected[each.table_key].count or self.mode == "overwrite"
         )
-        counts = {key: rows.given - rejected[key].count - _count_unmatched(rows) for key, rows in tables.items()}
-        changed = sum(rows.count - rejected[key].count for key, rows in tables.items())
-        outcome = self._deliver_rejects(LoadOutcome(counts, changed), rejected, tables)
-        nodes, edges = (sum(each.values()) for each in split_by_kind(counts))
+        counts = {key: self._count_records(snapshot, rows, rejected[key]) for key, rows in tables.items()}
+        outcome = self._deliver_rejects(LoadOutcome(counts), rejected, tables)
+        nodes, edges = (sum(each.values()) for each in split_by_kind(outcome.rows))
         return PreparedWrite(
             changes,
             reads | self._list_matched(snapshot),
@@ -269,6 +318,19 @@ class LoadOperation:
             if self.mode != "overwrite" and isinstance(type_, NodeType) and can_have_legacy_ids(type_):
                 refuse_legacy_ids(type_, snapshot.table(key))
 
+    def _count_records(self, snapshot: Snapshot, rows: IncomingRows, rejected: RejectedRows) -> RecordCounts:
+        """Return what becomes of the rows of one type. Those that were rejected before are not among them."""
+        written = rows.count - rejected.count
+        updated = written if self.mode == "update" else rows.replaced
+        if rows.replaced and rejected.count:
+            updated -= len(find_addresses(snapshot.table(rows.type.table_key), pa.table({"id": rejected.ids})))
+        return RecordCounts(
+            inserted=written - updated,
+            updated=updated,
+            unchanged=rows.unchanged_count,
+            rejected=rejected.count + rows.unmatched_count,
+        )
+
     def _mode_of(self, table: IncomingRows) -> IncomingMode:
         return (
             IncomingMode.FRESH if table.has_generated_ids and self.mode != "overwrite" else _INCOMING_MODES[self.mode]
@@ -279,13 +341,15 @@ class LoadOperation:
     ) -> LoadOutcome:
         if self.quarantine is None:
             return outcome
-        rejected = self.quarantine.count + sum(each.count for each in broken.values())
-        rejected += sum(map(_count_unmatched, tables.values()))
-        if self.check_only or not rejected:
-            return replace(outcome, rejected=rejected)
+        counts = dict(outcome.counts)
+        for key, count in self.quarantine.counts.items():
+            counts[key] = counts.get(key, RecordCounts()) + RecordCounts(rejected=count)
+        outcome = replace(outcome, counts=counts)
+        if self.check_only or not any(each.rejected for each in counts.values()):
+            return outcome
         parts: list[RejectedPart] = [*self._list_unmatched(tables, None), *broken.values()]
         path = self.quarantine.deliver(parts)
-        return replace(outcome, rejected=rejected, rejects_path=path)
+        return replace(outcome, rejects_path=path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +377,6 @@ class PreparedLoad:
         """Return what was prepared, or prepare it again on another snapshot."""
         known, now = ((each.pins, each.schema_ir_hash, each.lag) for each in (self.basis, snapshot))
         return self.result if known == now else self.operation.prepare(snapshot)
-
-
-def _count_unmatched(rows: IncomingRows) -> int:
-    """Return how many rows of an update have no stored row."""
-    return 0 if rows.unmatched is None else rows.unmatched.count
 
 
 # --------------------------------------------------------------------------------------------- on this machine

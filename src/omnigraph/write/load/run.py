@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -54,7 +54,14 @@ from omnigraph.write.load.inputs import (
     refuse_files_without_records,
     resolve_tables,
 )
-from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, LoadEngine, LoadOperation, LoadOutcome, PreparedLoad
+from omnigraph.write.load.load_operation import (
+    LOCAL_LOAD_ENGINE,
+    LoadEngine,
+    LoadOperation,
+    LoadOutcome,
+    PreparedLoad,
+    RecordCounts,
+)
 from omnigraph.write.load.matching import MATCHING_MODES, Identity, LoadMode, resolve_identity
 from omnigraph.write.load.rows import (
     MAX_VIOLATIONS,
@@ -104,10 +111,12 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The result of a load: row counts by type, and the path of the rejected records.
+    """The result of a load: what became of each record that was read, and the path of the rejected ones.
 
-    ``commit`` is None if nothing changed and there is no ``txn`` to keep. ``replayed``: an earlier load with this
-    ``txn`` or key made the commit; this one read nothing. ``notes`` say what the load took for granted.
+    ``nodes`` and ``edges`` are the accepted records by type, and ``counts`` has all records by table, such as
+    ``node:Person``; rejected records of no known type are counted as ``unknown``. ``commit`` is None if nothing changed
+    and there is no ``txn`` to keep. ``replayed``: an earlier load with this ``txn`` or key made the commit; this one
+    read nothing. ``notes`` say what the load took for granted.
     """
 
     commit: Commit | None
@@ -119,7 +128,14 @@ class LoadResult:
     rejected: int
     rejects_path: str | None
     replayed: bool
+
     notes: tuple[str, ...] = ()
+    counts: Mapping[str, RecordCounts] = field(default_factory=dict[str, RecordCounts])
+
+    @property
+    def total(self) -> RecordCounts:
+        """What became of the records of all types."""
+        return sum(self.counts.values(), RecordCounts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +503,8 @@ def _to_result(
         options.engine,
         nodes,
         edges,
-        outcome.rejected,
+        sum(each.rejected for each in outcome.counts.values()),
         outcome.rejects_path,
         replayed,
+        counts={str(key): each for key, each in outcome.counts.items()},
     )

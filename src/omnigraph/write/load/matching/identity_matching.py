@@ -43,6 +43,11 @@ class Counterparts:
     places: npt.NDArray[np.int64]
     is_same: npt.NDArray[np.bool_]
 
+    @property
+    def is_replacing(self) -> npt.NDArray[np.bool_]:
+        """Whether each row replaces a stored row."""
+        return (self.places >= 0) & ~self.is_same
+
 
 def assign_counterparts(incoming: pa.Table, stored: pa.Table) -> Counterparts:
     """Pair incoming rows with stored rows of the same match key, equal ones first. Both have id, key and rest.
@@ -118,12 +123,14 @@ class _MatchOutcome:
         self._places = np.full(rows.positions.count, -1, np.int64)
         self._taken: list[pa.Table] = []
         self._count = 0
+        self._replaced = 0
 
     def add(self, incoming: pa.Table, stored: pa.Table, found: Counterparts) -> None:
         """Add the pairs of some rows."""
         numbers = column_of(incoming, "number").to_numpy(zero_copy_only=False)
         self._unchanged[numbers[found.is_same]] = True
-        replacing = np.flatnonzero((found.places >= 0) & ~found.is_same)
+        replacing = np.flatnonzero(found.is_replacing)
+        self._replaced += len(replacing)
         staged = column_of(incoming, "id").take(replacing)
         taken = column_of(stored, "id").take(found.places[replacing])
         renamed = np.flatnonzero(to_bool_array(compute("not_equal", staged, taken)))
@@ -140,10 +147,16 @@ class _MatchOutcome:
         """Return the rows as they are to be written."""
         unchanged = int(self._unchanged.sum())
         if not unchanged and not self._count:
-            return self._rows
+            return replace(self._rows, replaced=self._replaced)
         match = IdentityMatch(self._unchanged, self._places, pa.concat_tables([TAKEN_IDS.empty_table(), *self._taken]))
         storage = IdentifiedRows(self._rows.type, self._rows.storage, match)
-        return replace(self._rows, storage=storage, unchanged=unchanged, has_taken_ids=bool(self._count))
+        return replace(
+            self._rows,
+            storage=storage,
+            unchanged=unchanged,
+            replaced=self._replaced,
+            has_taken_ids=bool(self._count),
+        )
 
 
 class _TableMatcher:

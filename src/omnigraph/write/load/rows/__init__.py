@@ -28,6 +28,7 @@ from omnigraph.write.load.rows.partial_rows import (
 from omnigraph.write.load.rows.positions import GeneratedIds, RecordPosition, RowNumbers, RowPositions
 from omnigraph.write.load.rows.quarantine import (
     MAX_VIOLATIONS,
+    NO_TYPE,
     Quarantine,
     RecordedPart,
     RejectDelivery,
@@ -38,6 +39,7 @@ from omnigraph.write.load.rows.quarantine import (
     build_load_error,
     choose_rejects_target,
     format_records,
+    table_key_of,
     to_rejects_line,
 )
 from omnigraph.write.load.rows.rejects_file import (
@@ -76,6 +78,7 @@ __all__ = [
     "MAX_BUFFERED_BYTES",
     "MAX_VIOLATIONS",
     "NO_IDS",
+    "NO_TYPE",
     "REJECTS_SCHEMA",
     "ConvertedColumn",
     "FoundRecord",
@@ -125,6 +128,7 @@ __all__ = [
     "partial_schema",
     "resolve_end_ids",
     "schema_of",
+    "table_key_of",
     "to_reader",
     "to_rejects_line",
     "to_rejects_table",

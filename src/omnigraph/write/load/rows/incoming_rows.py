@@ -103,6 +103,8 @@ class IncomingRows:
     """The number of rows that ``positions`` counts, but that are not written: unchanged ones, and unmatched ones."""
     left_out: int = 0
     """The number of rows that the graph has already, and that ``positions`` does not count."""
+    replaced: int = 0
+    """The number of stored rows that rows of a merge replace."""
     has_taken_ids: bool = False
     """Whether rows have taken the ids of the stored rows that they replace."""
     unmatched: UnmatchedRecords | None = None
@@ -120,6 +122,16 @@ class IncomingRows:
     def given(self) -> int:
         """The number of rows that the input has."""
         return self.positions.count + self.left_out
+
+    @property
+    def unmatched_count(self) -> int:
+        """The number of rows of an update whose stored rows were not found."""
+        return 0 if self.unmatched is None else self.unmatched.count
+
+    @property
+    def unchanged_count(self) -> int:
+        """The number of rows that the graph has already."""
+        return self.unchanged + self.left_out - self.unmatched_count
 
     @property
     def has_generated_ids(self) -> bool:

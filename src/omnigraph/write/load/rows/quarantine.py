@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, cast, runtime_checkable
@@ -33,6 +34,8 @@ from omnigraph.write.load.rows.validation import RejectedRecord
 from omnigraph.write.rules import ViolationCounts
 
 MAX_VIOLATIONS: Final = 100
+NO_TYPE: Final = "unknown"
+"""Stands for the table of rejected records whose type is not known, such as a line that is not JSON."""
 
 
 class RejectSink(Protocol):
@@ -125,8 +128,8 @@ class RejectDelivery(Protocol):
     """Holds the rejected records of a load until they are delivered to their file."""
 
     @property
-    def count(self) -> int:
-        """The number of rejected records so far."""
+    def counts(self) -> Mapping[str, int]:
+        """The number of rejected records so far, by table key; :data:`NO_TYPE` for those of no known type."""
         ...
 
     def deliver(self, more: Iterable[RejectedPart]) -> str:
@@ -141,12 +144,12 @@ class Quarantine:
         self._spool_file = spool_file
         self._target = target
         self._file = spool_file.open("wb")
-        self.count = 0
+        self.counts: Counter[str] = Counter()
 
     def take(self, rejected: RejectedRecord) -> None:
         """Spool one rejected record."""
         self._file.write(encode_rejects_line(to_rejects_line(rejected)))
-        self.count += 1
+        self.counts[table_key_of(rejected)] += 1
 
     def deliver(self, more: Iterable[RejectedPart]) -> str:
         """Write everything that was spooled, and ``more``, to the target. Replaces an earlier delivery."""
@@ -170,6 +173,11 @@ class Quarantine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+def table_key_of(rejected: RejectedRecord) -> str:
+    """Return the table that a rejected record was meant for; :data:`NO_TYPE` if its type is not known."""
+    return str(rejected.violations[0].table_key or NO_TYPE)
 
 
 def to_rejects_line(rejected: RejectedRecord) -> RejectsLine:
