@@ -650,6 +650,7 @@ export type LoadAnswer = {
   readonly branch: string;
   readonly branch_created: boolean;
   readonly commit: string | null;
+  readonly counts: Record<string, RecordCountsAnswer>;
   readonly edges: Record<string, number>;
   readonly mode: string;
   readonly nodes: Record<string, number>;
@@ -773,6 +774,14 @@ export type PropertyAnswer = {
   readonly name: string;
   readonly nullable: boolean;
   readonly type: string;
+};
+
+export type RecordCountsAnswer = {
+  readonly inserted: number;
+  readonly rejected: number;
+  readonly skipped: number;
+  readonly unchanged: number;
+  readonly updated: number;
 };
 
 export type RecoveriesAnswer = {
