@@ -99,6 +99,34 @@ def test_a_program_gives_columns_that_can_be_written(tmp_path: Path) -> None:
     assert graph.query(text).rows == [{"hops": hops, "reached": True} for hops in range(6)]
 
 
+def test_a_program_may_name_its_columns_as_it_likes(tmp_path: Path) -> None:
+    """Words of the code are names like any other."""
+    graph = make_graph(tmp_path)
+    names = ("self", "walk", "other_type", "other_id", "score", "message", "sends", "columns", "groups")
+
+    def number(_step: int, state: Any, _messages: Any) -> Any:
+        return {name: state["node"] + at for at, name in enumerate(names)}, None
+
+    result = ports(graph).pregel(number)
+    assert result.columns == ["type", "id", *names]
+    codes = ("ant", "ber", "cad", "dub", "eme", "fal")
+    expected = [{name: place + at for at, name in enumerate(names)} for place in range(6)]
+    assert result.rows == [{"type": "Port", "id": code, **row} for code, row in zip(codes, expected, strict=True)]
+    result.write("other_id", column="other_id", create=True)
+    assert [graph.get("Port", code, ["other_id"]) for code in codes] == [
+        {"other_id": row["other_id"]} for row in expected
+    ]
+
+
+@pytest.mark.parametrize("name", ["type", "id", "Type", " message", " sends"])
+def test_a_column_that_the_result_has_already_is_refused(shared: Graph, name: str) -> None:
+    def number(_step: int, state: Any, _messages: Any) -> Any:
+        return {name: state["node"]}, None
+
+    with pytest.raises(ParameterError, match=f"a column '{name}', and the result has one already"):
+        ports(shared).pregel(number)
+
+
 def test_ranks_begin_where_an_earlier_run_ended(tmp_path: Path) -> None:
     graph = make_graph(tmp_path)
     cold = ports(graph).pagerank(tolerance=1e-12, iterations=1000)

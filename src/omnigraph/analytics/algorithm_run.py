@@ -32,7 +32,7 @@ class AlgorithmRun:
     projected: ProjectedGraph
     target: WriteTarget
 
-    def finish(self, **columns: Values | npt.NDArray[Any]) -> AnalyticsResult:
+    def finish(self, /, **columns: Values | npt.NDArray[Any]) -> AnalyticsResult:
         """Return the result: a row for each node, with these columns."""
         return self._finish_nodes(columns, None)
 

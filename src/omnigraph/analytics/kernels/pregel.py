@@ -26,6 +26,8 @@ GIVEN: Final = ("node", "degree", "count")
 """The columns that a state begins with: the number of a node, its edges, and the number of all nodes."""
 _MESSAGE: Final = " message"
 _SENDS: Final = " sends"
+_TAKEN: Final = frozenset({"type", "id", _MESSAGE, _SENDS})
+"""The columns that a result has anyway, and those that a state has next to the columns of the program."""
 
 
 class PregelProgram(Protocol):
@@ -90,7 +92,9 @@ class PregelStep:
         columns, messages = cast("tuple[Any, Any]", found)
         if not isinstance(columns, Mapping):
             raise ParameterError("the program returns no columns", hint='return a mapping such as {"rank": ranks}')
-        kept = {str(name): _check_column(block, name, each) for name, each in cast("StateColumns", columns).items()}
+        kept = {
+            _check_name(name): _check_column(block, name, each) for name, each in cast("StateColumns", columns).items()
+        }
         if messages is None:
             return _pack(kept, np.zeros(block.num_rows, state[_MESSAGE].dtype), np.zeros(block.num_rows, np.bool_))
         sent = _check_column(block, "messages", np.ma.getdata(messages))
@@ -132,6 +136,17 @@ def _pack(columns: StateColumns, messages: npt.NDArray[Any], sends: npt.NDArray[
     for name, each in parts.items():
         packed[name] = each
     return packed
+
+
+def _check_name(given: object) -> str:
+    """Return the name of a column; refuse those that the result has anyway, in any case: Spark ignores it."""
+    name = str(given)
+    if name.lower() in _TAKEN:
+        raise ParameterError(
+            f"the program returns a column '{name}', and the result has one already",
+            hint=f"give it another name, such as '{name.strip()}_value'",
+        )
+    return name
 
 
 def _check_column(block: AdjacencyBlock, name: object, given: object) -> npt.NDArray[Any]:

@@ -98,9 +98,12 @@ class AnalyticsResult(Result):
         """
         if (property is None) == (edge is None):
             raise ParameterError("write takes a property or an edge type", hint='give "rank", or edge="SimilarTo"')
-        if "walk" in self.values:
+        known = ALGORITHMS.get(self.algorithm)
+        # A program of one's own gives one row for each node, whatever its columns are called.
+        columns = () if known is None else known.columns
+        if "walk" in columns:
             raise ParameterError(f"{self.algorithm} gives several rows for a node", hint="write them to a file")
-        has_pairs = "other_id" in self.values
+        has_pairs = "other_id" in columns
         if has_pairs != (edge is not None):
             what = "pairs of nodes" if has_pairs else "one row for each node"
             hint = 'write it as edges: edge="SimilarTo"' if has_pairs else 'write it as a property: "rank"'
