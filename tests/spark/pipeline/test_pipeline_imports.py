@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
@@ -18,6 +19,7 @@ from omnigraph.pipeline.imports import neo4j_files, neo4j_views, rdf_graph
 from omnigraph.pipeline.imports.rdf_views import RDF_TYPE
 from omnigraph.pipeline.planner import plan_pipeline
 from omnigraph.pipeline.proposals import infer_schema, propose_pipeline
+from omnigraph.spark.pipeline.graphar_source import read_graphar_rows
 from omnigraph.spark.pipeline.run import run_pipeline
 from tests.pipeline.imports.graphar_files import PEOPLE, write_graphar
 from tests.spark.pipeline.test_pipeline_run import Watched
@@ -214,6 +216,21 @@ def test_a_graph_of_graphar_is_loaded_whole(
         ("70", "50", "2026-01-02"),
     ]
     assert [(row["from"], row["to"]) for row in rows_of(graph, "Likes")] == [("60", "1")]
+
+
+def test_properties_of_graphar_may_have_names_that_spark_and_the_reader_use(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    write_graphar(tmp_path)
+    names = {"firstName": "_file", "nick": "_metadata"}
+    vertices = tmp_path / "person.vertex.yml"
+    for old, new in names.items():
+        vertices.write_text(vertices.read_text().replace(old, new))
+    for chunk in (tmp_path / "vertex/person/names").iterdir():
+        rows = pq.read_table(chunk)
+        pq.write_table(rows.rename_columns([names.get(name, name) for name in rows.column_names]), chunk)
+    found = read_graphar_rows(spark, str(tmp_path / "social.graph.yml"), {"vertices": "person"}).collect()
+    assert {row["id"]: (row["_file"], row["_metadata"]) for row in found} == PEOPLE
 
 
 def test_chunks_of_graphar_are_told_by_their_names(

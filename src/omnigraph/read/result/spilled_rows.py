@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from io import IOBase
 from tempfile import TemporaryFile
-from typing import IO, Final, TypeAlias, cast
+from typing import IO, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ import pyarrow.ipc as ipc
 from omnigraph.errors import StorageError
 from omnigraph.read.memory import Holding
 from omnigraph.storage.columns import column_of
+from omnigraph.storage.internal_columns import InternalColumn
 
 
 class SpilledRows:
@@ -68,8 +69,6 @@ def _translate_errors() -> Generator[None]:
 
 
 SortTable: TypeAlias = Callable[[pa.Table], pa.Table]
-_RUN: Final = "run"
-"""The column that says which run a row is of, while runs are merged."""
 
 
 def merge_sorted(runs: Sequence[SpilledRows], sort: SortTable, held: Holding) -> Iterator[pa.Table]:
@@ -83,10 +82,10 @@ def merge_sorted(runs: Sequence[SpilledRows], sort: SortTable, held: Holding) ->
         # Four times: the batches, the rows put together, their order, and the rows in order.
         held.resize(4 * sum(head.nbytes for _, head in present))
         rows = sort(pa.concat_tables([_mark_run(head, number) for number, head in present]))
-        origin = column_of(rows, _RUN).to_numpy(zero_copy_only=False)
+        origin = column_of(rows, InternalColumn.RUN).to_numpy(zero_copy_only=False)
         # Rows up to the end of the batch that ends first are not larger than any row that was not read yet.
         count = 1 + min(int(np.flatnonzero(origin == number)[-1]) for number, _ in present)
-        yield rows.slice(0, count).remove_column(rows.schema.get_field_index(_RUN))
+        yield rows.slice(0, count).remove_column(rows.schema.get_field_index(InternalColumn.RUN))
         taken = np.bincount(origin[:count], minlength=len(runs))
         for number, head in present:
             rest = head.slice(int(taken[number]))
@@ -94,4 +93,4 @@ def merge_sorted(runs: Sequence[SpilledRows], sort: SortTable, held: Holding) ->
 
 
 def _mark_run(rows: pa.Table, number: int) -> pa.Table:
-    return rows.append_column(_RUN, pa.array(np.full(rows.num_rows, number, np.int32)))
+    return rows.append_column(InternalColumn.RUN, pa.array(np.full(rows.num_rows, number, np.int32)))

@@ -65,14 +65,14 @@ _DIGEST_BYTES: Final = 160
 _DIGESTS: Final = pa.schema(
     [
         pa.field("number", pa.int64()),
-        pa.field("address", pa.int64()),
+        pa.field(ROW_ADDRESS, pa.int64()),
         pa.field("id", pa.string()),
         pa.field("key", pa.string()),
         pa.field("rest", pa.string()),
     ]
 )
 """A row of either side: incoming rows have a number, stored rows an address."""
-_DIGEST_COLUMNS: Final = "number long, address long, id string, key string, rest string"
+_DIGEST_COLUMNS: Final = f"number long, {ROW_ADDRESS} long, id string, key string, rest string"
 _OUTCOMES: Final = pa.schema(
     [pa.field("fragment", pa.int64()), pa.field("offset", pa.int64()), pa.field("id", pa.string())]
 )
@@ -181,11 +181,9 @@ class _MatchTask:
 
 
 def _to_digests(rows: pa.Table, addresses: RowNumbers | None) -> Iterator[pa.RecordBatch]:
-    sides = {
-        "number": column_of(rows, "number") if addresses is None else pa.nulls(rows.num_rows, pa.int64()),
-        "address": pa.nulls(rows.num_rows, pa.int64()) if addresses is None else pa.array(addresses),
-    }
-    columns = [sides["number"], sides["address"], *(column_of(rows, name) for name in ("id", "key", "rest"))]
+    numbers = column_of(rows, "number") if addresses is None else pa.nulls(rows.num_rows, pa.int64())
+    places = pa.nulls(rows.num_rows, pa.int64()) if addresses is None else pa.array(addresses)
+    columns = [numbers, places, *(column_of(rows, name) for name in ("id", "key", "rest"))]
     yield from pa.table(columns, schema=_DIGESTS).to_batches()
 
 

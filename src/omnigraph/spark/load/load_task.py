@@ -23,6 +23,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, encode_values, make_nulls, to_list
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.tables import Access, FragmentText, Table, WriteMode, open_table
 from omnigraph.write.load import (
     BATCH_ROWS,
@@ -43,10 +44,9 @@ from omnigraph.write.load import (
 )
 from omnigraph.write.rules import type_of_table
 
-LINE: Final = "__omnigraph_line"
-FILE: Final = "__omnigraph_file"
-BLOCK: Final = "__omnigraph_block"
-"""The columns of a source with the position of a row. A block is the byte offset at which a split of a file starts."""
+LINE: Final = "line"
+BLOCK: Final = "block"
+"""The columns of lines, with their file. A block is the byte offset at which a split of a file starts."""
 
 PATH: Final = "path"
 CONTENT: Final = "content"
@@ -176,7 +176,7 @@ class BlockRows:
 def split_by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[BlockRows]:
     """Yield consecutive rows of one block."""
     for batch in batches:
-        files = column_of(batch, FILE)
+        files = column_of(batch, InternalColumn.FILE)
         blocks = column_of(batch, BLOCK) if BLOCK in batch.schema.names else make_nulls(batch.num_rows, pa.int64())
         changed = np.diff(encode_values(files)) | np.diff(encode_values(blocks))
         bounds = [0, *(np.flatnonzero(changed) + 1).tolist(), batch.num_rows] if batch.num_rows else []
@@ -190,7 +190,10 @@ def _split_by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | No
     buffer: list[pa.RecordBatch] = []
     before: int | None = None
     for batch in batches:
-        numbers, rows = column_of(batch, FILE), batch.remove_column(batch.schema.get_field_index(FILE))
+        numbers, rows = (
+            column_of(batch, InternalColumn.FILE),
+            batch.remove_column(batch.schema.get_field_index(InternalColumn.FILE)),
+        )
         bounds = [0, *(np.flatnonzero(np.diff(encode_values(numbers))) + 1).tolist(), batch.num_rows]
         for start, end in pairwise(bounds if batch.num_rows else []):
             number = cast("int | None", to_list(numbers.slice(start, 1))[0])

@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 
 _ROWS_PER_PARTITION: Final = 1_000_000
 _KEYS: Final = pa.schema(
-    [pa.field("number", pa.int64()), pa.field("address", pa.int64()), pa.field("key", pa.string())]
+    [pa.field("number", pa.int64()), pa.field(ROW_ADDRESS, pa.int64()), pa.field("key", pa.string())]
 )
 """A row of either side: incoming rows have a number, stored rows an address."""
-_KEY_COLUMNS: Final = "number long, address long, key string"
+_KEY_COLUMNS: Final = f"number long, {ROW_ADDRESS} long, key string"
 _TARGETS: Final = pa.schema(
     [
         pa.field("fragment", pa.int64()),

@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from omnigraph.errors import ParameterError
 from omnigraph.spark.inputs import is_spark_frame
-from omnigraph.spark.load.load_task import BLOCK, CONTENT, FILE, LINE, PATH
+from omnigraph.spark.load.load_task import BLOCK, CONTENT, LINE, PATH
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.write.load import ArrowStream, open_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _PATTERN: Final = re.compile(r"([\\{}\[\]*?,])")
@@ -37,7 +38,7 @@ def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
     read = session.read.option("lineSep", "\n").text([to_spark_path(path) for path in paths])
     return read.select(
         functions.col("value").cast("binary").alias(LINE),
-        functions.col("_metadata.file_path").alias(FILE),
+        functions.col("_metadata.file_path").alias(InternalColumn.FILE),
         functions.col("_metadata.file_block_start").alias(BLOCK),
     )
 
@@ -90,23 +91,24 @@ def _supported_type(type_: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_string_view(type_) else type_
 
 
-def with_file_numbers(frame: DataFrame) -> tuple[DataFrame, dict[int, str]]:
-    """Add the number of the file that each row was read from, if Spark knows it; return the names of files by number.
+def number_files(frame: DataFrame) -> tuple[Column, dict[int, str]]:
+    """Return the number of the file that each row was read from, null if unknown, and the names of files by number.
 
     Numbers are cheaper than names for Spark; the names are resolved here.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions
 
-    unknown = frame.withColumn(FILE, functions.lit(None).cast("long"))
+    unknown = functions.lit(None).cast("long")
     files = frame.inputFiles()
     if not files:
         return unknown, {}
     try:
-        numbered = frame.withColumn(FILE, functions.xxhash64(functions.input_file_name()))
+        numbers = functions.xxhash64(functions.input_file_name())
+        frame.select(numbers)
     except AnalysisException:
         # Rows that are joined from several sources belong to no single file.
         return unknown, {}
     listed = frame.sparkSession.createDataFrame(pa.table({"file": files}))
     found = listed.select(functions.xxhash64("file"), "file").collect()
-    return numbered, dict(cast("list[tuple[int, str]]", found))
+    return numbers, dict(cast("list[tuple[int, str]]", found))

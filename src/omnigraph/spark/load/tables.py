@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from omnigraph.language.schema import Catalog
 from omnigraph.spark.executor import SparkExecutor
-from omnigraph.spark.load.load_task import FILE, REPORT_COLUMNS, LoadTask
+from omnigraph.spark.load.load_task import REPORT_COLUMNS, LoadTask
 from omnigraph.spark.load.sources import (
+    number_files,
     read_first_line,
     read_lines,
     read_whole_files,
     to_dataframe,
     to_spark_path,
-    with_file_numbers,
 )
 from omnigraph.spark.load.table_task import WholeFileTask, read_csv_lines, read_file_parts
 from omnigraph.spark.sized_frames import count_partitions
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.write.load import (
     ColumnSelection,
     CsvParser,
@@ -127,8 +128,8 @@ class _TableMapper:
         if problems:
             self._add_problems(table.name, problems)
             return
-        numbered, files = with_file_numbers(rows)
-        selected = numbered.select(*_select_targets(columns.chosen), FILE)
+        file_number, files = number_files(rows)
+        selected = rows.select(*_select_targets(columns.chosen), file_number.alias(InternalColumn.FILE))
         read = partial(self._task.read_frame, table.type.table_key, table.name, files)
         yield selected.mapInArrow(read, REPORT_COLUMNS)
 

@@ -22,14 +22,12 @@ from omnigraph.pipeline.imports import (
     GraphArVertices,
     read_graphar,
 )
+from omnigraph.storage.internal_columns import InternalColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FILE: Final = "_file"
-_ROW: Final = "_row"
-_FOUND: Final = "_found"
-_PLACE: Final = (_FILE, _ROW)
+_PLACE: Final = (InternalColumn.FILE, InternalColumn.ROW)
 
 
 def read_graphar_rows(session: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
@@ -60,8 +58,8 @@ def _read_text(session: SparkSession, path: str) -> str:
 def _read_vertices(session: SparkSession, vertices: GraphArVertices) -> DataFrame:
     first, *others = vertices.groups
     rows = _read_places(session, first.folder, [each.name for each in first.properties])
-    chunk = sql.regexp_extract(_FILE, r"([0-9]+)$", 1).cast("bigint")
-    number = (chunk * vertices.chunk_size + sql.col(_ROW)).alias(VERTEX_INDEX)
+    chunk = sql.regexp_extract(InternalColumn.FILE, r"([0-9]+)$", 1).cast("bigint")
+    number = (chunk * vertices.chunk_size + sql.col(InternalColumn.ROW)).alias(VERTEX_INDEX)
     joined = _join_groups(session, rows, others)
     return joined.select(number, *(sql.col(f"`{each.name}`") for each in vertices.properties))
 
@@ -69,26 +67,28 @@ def _read_vertices(session: SparkSession, vertices: GraphArVertices) -> DataFram
 def _join_groups(session: SparkSession, rows: DataFrame, groups: Sequence[GraphArGroup]) -> DataFrame:
     for group in groups:
         names = [each.name for each in group.properties]
-        more = _read_places(session, group.folder, names).withColumn(_FOUND, sql.lit(1))
+        more = _read_places(session, group.folder, names).withColumn(InternalColumn.FOUND, sql.lit(1))
         # A chunk that is missing would look like values that are.
-        place = (sql.lit(f"GraphAr has no values below {group.folder} for the rows of "), sql.col(_FILE))
-        missing = sql.col(_FOUND).isNull()
+        place = (sql.lit(f"GraphAr has no values below {group.folder} for the rows of "), sql.col(InternalColumn.FILE))
+        missing = sql.col(InternalColumn.FOUND).isNull()
         checked = {
             name: sql.when(missing, sql.raise_error(sql.concat(*place))).otherwise(sql.col(f"`{name}`"))
             for name in names
         }
-        rows = rows.join(more, list(_PLACE), "left").withColumns(checked).drop(_FOUND)
+        rows = rows.join(more, list(_PLACE), "left").withColumns(checked).drop(InternalColumn.FOUND)
     return rows
 
 
 def _read_places(session: SparkSession, folder: str, columns: Sequence[str]) -> DataFrame:
     """Return columns of the chunks below a folder, with the file below it and the row there."""
     frame = session.read.option("recursiveFileLookup", "true").parquet(folder)
+    # A property may be called `_metadata`, too.
+    metadata = frame.metadataColumn("_metadata")
+    path = metadata["file_path"]
     # ``chunk0`` of vertices, ``part0/chunk0`` of edges.
-    path = sql.col("_metadata.file_path")
     found = sql.regexp_extract(path, r"((?:part[0-9]+/)?chunk[0-9]+)(?:\.parquet)?$", 1)
     # Without its place, a row would be joined with rows of other files.
     wrong = sql.raise_error(sql.concat(sql.lit("GraphAr names no such chunk: "), path))
     file = sql.when(found != "", found).otherwise(wrong)
     chosen = (sql.col(f"`{name}`") for name in columns)
-    return frame.select(file.alias(_FILE), sql.col("_metadata.row_index").alias(_ROW), *chosen)
+    return frame.select(file.alias(InternalColumn.FILE), metadata["row_index"].alias(InternalColumn.ROW), *chosen)

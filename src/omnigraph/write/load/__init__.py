@@ -65,7 +65,6 @@ from omnigraph.write.load.matching import (
     resolve_identity,
 )
 from omnigraph.write.load.rows import (
-    GIVEN,
     LINES_SUFFIXES,
     MAX_BUFFERED_BYTES,
     MAX_VIOLATIONS,
@@ -127,7 +126,6 @@ from omnigraph.write.load.run import (
 __all__ = [
     "ARROW_VALUES",
     "BATCH_ROWS",
-    "GIVEN",
     "INCOMING_DIGESTS",
     "LINES_SUFFIXES",
     "LOCAL_LOAD_ENGINE",

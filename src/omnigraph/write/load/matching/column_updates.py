@@ -18,6 +18,7 @@ from omnigraph.read.frames import ChunkedValues
 from omnigraph.read.rows import PUBLIC_NAMES, blob_properties_of
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.tables import (
     TAIL_SIZES,
     FragmentColumns,
@@ -30,7 +31,7 @@ from omnigraph.storage.tables import (
 )
 from omnigraph.write.load.matching.match_candidates import addresses_of
 from omnigraph.write.load.matching.row_updates import UpdatedRows
-from omnigraph.write.load.rows import GIVEN, NO_IDS, Mask, RowNumbers, unpack_given
+from omnigraph.write.load.rows import NO_IDS, Mask, RowNumbers, unpack_given
 from omnigraph.write.rules import RowLocations
 
 LEAST_ROWS: Final = TAIL_SIZES[0]
@@ -88,8 +89,8 @@ class _NewValues:
 
     @classmethod
     def read(cls, updated: UpdatedRows, columns: Sequence[str]) -> _NewValues:
-        rows = updated.partial.read_columns([*columns, GIVEN], NO_IDS)
-        given = unpack_given(updated.type, rows.select([GIVEN]))
+        rows = updated.partial.read_columns([*columns, InternalColumn.GIVEN], NO_IDS)
+        given = unpack_given(updated.type, rows.select([InternalColumn.GIVEN]))
         return cls({name: cast("ChunkedValues", rows.column(name)) for name in columns}, given)
 
     def are_given_to(self, numbers: RowNumbers) -> bool:

@@ -47,7 +47,7 @@ INCOMING_KEYS: Final = pa.schema(
 INCOMING_DIGESTS: Final = INCOMING_KEYS.append(pa.field("rest", pa.string()))
 """An incoming row: its match key, and the digest of what the key does not cover."""
 _CANDIDATES: Final = pa.schema(
-    [pa.field("address", pa.uint64()), pa.field("id", pa.string()), pa.field("key", pa.string())]
+    [pa.field(ROW_ADDRESS, pa.uint64()), pa.field("id", pa.string()), pa.field("key", pa.string())]
 )
 """A stored row that may have an incoming one."""
 
@@ -218,8 +218,7 @@ def keep_common(incoming: pa.Table, stored: pa.Table) -> tuple[pa.Table, pa.Tabl
 
 def addresses_of(rows: pa.Table) -> Addresses:
     """Return the addresses of stored rows."""
-    name = "address" if "address" in rows.column_names else ROW_ADDRESS
-    return column_of(rows, name).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
+    return column_of(rows, ROW_ADDRESS).to_numpy(zero_copy_only=False).astype(np.uint64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)

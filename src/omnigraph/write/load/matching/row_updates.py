@@ -25,6 +25,7 @@ from omnigraph.read.rows import PUBLIC_NAMES, BlobValue, blob_properties_of, rea
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, is_among, to_bool_array, to_list
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.tables import ROW_ADDRESS, FragmentText, Table, WriteMode, can_list_values
 from omnigraph.write.load.matching.identity import RowIdentity
 from omnigraph.write.load.matching.identity_matching import BlobReader
@@ -39,7 +40,6 @@ from omnigraph.write.load.matching.match_candidates import (
 from omnigraph.write.load.matching.row_digests import encode_column
 from omnigraph.write.load.rows import (
     BLOB_ROWS_AT_ONCE,
-    GIVEN,
     NO_IDS,
     IncomingRows,
     InMemoryRows,
@@ -168,7 +168,7 @@ def _locate_rows(table: Table | None, rows: IncomingRows, identity: RowIdentity 
         if by_id is not None:
             return by_id
     found = np.full(rows.positions.count, NotFoundCause.MISSING, np.int64)
-    names = [*arrow_schema(rows.type).names, GIVEN]
+    names = [*arrow_schema(rows.type).names, InternalColumn.GIVEN]
     bases = [MatchBasis(rows.type, None)] if rows.generated.count < rows.positions.count else []
     bases += [MatchBasis(rows.type, identity)] if identity is not None else []
     if rows.generated.count:
@@ -356,7 +356,7 @@ class UpdatedRows:
     def scan(self, names: Sequence[str] | None) -> Iterator[NumberedRows]:
         """Yield some columns of all rows with their row numbers, in pieces, in order."""
         own = list(completed_schema(self.type).names if names is None else dict.fromkeys(names))
-        partial = self.partial.scan(None if names is None else list(dict.fromkeys([*own, GIVEN])))
+        partial = self.partial.scan(None if names is None else list(dict.fromkeys([*own, InternalColumn.GIVEN])))
         return self._read(partial, own)
 
     def read_blobs(self, column: str, numbers: RowNumbers) -> list[bytes | None]:
@@ -440,7 +440,7 @@ def _find_changes(table: Table | None, rows: IncomingRows, found: RowAddresses) 
     if table is None:
         return _FoundChanges(is_changed, frozenset(), has_repeated_rows=False)
     completion, columns = RowCompletion(rows.type, table), frozenset[str]()
-    for piece in rows.storage.scan([*arrow_schema(rows.type).names, GIVEN]):
+    for piece in rows.storage.scan([*arrow_schema(rows.type).names, InternalColumn.GIVEN]):
         numbers, own = _take_rows(piece, np.flatnonzero(found[piece[0]] >= 0))
         if len(numbers):
             is_changed[numbers], changed = completion.mark_changed(

@@ -15,7 +15,6 @@ from omnigraph.write.load.rows.incoming_rows import (
     to_reader,
 )
 from omnigraph.write.load.rows.partial_rows import (
-    GIVEN,
     Mask,
     RowForm,
     completed_schema,
@@ -73,7 +72,6 @@ from omnigraph.write.load.rows.validation import (
 
 __all__ = [
     "BLOB_ROWS_AT_ONCE",
-    "GIVEN",
     "LINES_SUFFIXES",
     "MAX_BUFFERED_BYTES",
     "MAX_VIOLATIONS",

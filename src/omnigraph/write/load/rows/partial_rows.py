@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,8 @@ import pyarrow as pa
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Rows, Values, column_of
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.write.rules import AbsentValues
-
-GIVEN: Final = "__given"
-"""The column of partial rows with the bitmap of the columns that a record mentions."""
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -70,7 +68,7 @@ def pack_given(type_: NodeType | EdgeType, absent: AbsentValues, count: int) -> 
 def unpack_given(type_: NodeType | EdgeType, rows: Rows) -> dict[str, Mask]:
     """Return for each column but ``id`` which rows mention it."""
     names = list_value_columns(type_)
-    bitmaps = column_of(rows, GIVEN)
+    bitmaps = column_of(rows, InternalColumn.GIVEN)
     width = _bitmap_bytes(type_)
     if not len(bitmaps):
         return {name: np.zeros(0, np.bool_) for name in names}
@@ -84,14 +82,16 @@ def unpack_given(type_: NodeType | EdgeType, rows: Rows) -> dict[str, Mask]:
 
 def mark_without(type_: NodeType | EdgeType, columns: Sequence[str], rows: pa.Table) -> Mask:
     """Return which rows do not mention some columns; whole rows mention all of them."""
-    if GIVEN not in rows.column_names:
+    if InternalColumn.GIVEN not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
     given = unpack_given(type_, rows)
     return ~np.logical_and.reduce([given[name] for name in columns])
 
 
 def _given_field(type_: NodeType | EdgeType) -> pa.Field[pa.DataType]:
-    return cast("pa.Field[pa.DataType]", pa.field(GIVEN, pa.binary(_bitmap_bytes(type_)), nullable=False))
+    return cast(
+        "pa.Field[pa.DataType]", pa.field(InternalColumn.GIVEN, pa.binary(_bitmap_bytes(type_)), nullable=False)
+    )
 
 
 def _bitmap_bytes(type_: NodeType | EdgeType) -> int:

@@ -20,9 +20,10 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
 from omnigraph.read.rows import INLINE_PREFIX, PUBLIC_NAMES, BlobValue
 from omnigraph.storage.columns import column_of, compute, to_bool_array, to_list
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
-from omnigraph.write.load.rows.partial_rows import GIVEN, Mask, unpack_given
+from omnigraph.write.load.rows.partial_rows import Mask, unpack_given
 from omnigraph.write.load.rows.rejects_file import (
     PARQUET_SUFFIX,
     RejectsLine,
@@ -271,7 +272,7 @@ def format_records(type_: NodeType | EdgeType, rows: pa.Table, *, with_id: Mask)
     columns = {name: _to_json_values(type_, rows, name) for name in ("id", *type_.properties)}
     given = {"id": with_id} | (
         unpack_given(type_, rows)
-        if GIVEN in rows.column_names
+        if InternalColumn.GIVEN in rows.column_names
         else {name: to_bool_array(compute("is_valid", column_of(rows, name))) for name in rows.column_names[1:]}
     )
     ends = {name: to_list(column_of(rows, name)) for name in PUBLIC_NAMES} if isinstance(type_, EdgeType) else {}

@@ -20,9 +20,10 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, make_nulls, to_bool_array, to_list
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.keys import make_ids
 from omnigraph.write.load.rows.conversion import ConvertedColumn
-from omnigraph.write.load.rows.partial_rows import GIVEN, Mask, pack_given, partial_schema
+from omnigraph.write.load.rows.partial_rows import Mask, pack_given, partial_schema
 from omnigraph.write.row_values import generate_ids
 from omnigraph.write.rules import REQUIRED, AbsentValues, find_row_violations, format_key, shorten
 
@@ -129,7 +130,7 @@ def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_],
         for name, column_type in zip(schema.names, schema.types, strict=True)
     }
     if batch.absent is not None:
-        columns[GIVEN] = pack_given(type_, batch.absent, count)
+        columns[InternalColumn.GIVEN] = pack_given(type_, batch.absent, count)
     given = columns["id"]
     if isinstance(type_, NodeType) and type_.key is not None:
         columns["id"] = _make_keyed_ids(type_, batch, columns)
