@@ -23,7 +23,8 @@ from omnigraph.read.search.text import TextIndex, TextQuery
 from omnigraph.read.search.top_k import find_best_rows
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, to_list
-from omnigraph.storage.tables import SCORE, Access, IndexKind, Table, WordSearch
+from omnigraph.storage.internal_columns import InternalColumn
+from omnigraph.storage.tables import Access, IndexKind, Table, WordSearch
 from tests.read.profiles import find_operator
 from tests.read.search.searched_graphs import DOC, SCHEMA, add, bm25, documents, make_search_context, text
 from tests.selection import sized
@@ -113,7 +114,8 @@ def test_their_scores_need_no_further_search(library: Graph, scans: list[AskedSc
     shown = BEST_TEXTS.replace("$d.shelf", 'bm25($d.body, "fox") as score')
     everything = make_search_context(library).search.find_texts(bm25(text("fox")), DOC)
     assert everything is not None
-    scores = dict(zip(to_list(column_of(everything, "id")), to_list(column_of(everything, SCORE)), strict=True))
+    columns = (column_of(everything, name) for name in ("id", InternalColumn.SCORE))
+    scores = dict(zip(*map(to_list, columns), strict=True))
     scans.clear()
     rows = cast("Sequence[Mapping[str, object]]", library.query(f"query q() {{ {shown} }}").rows)
     assert [(row["d.code"], row["score"]) for row in rows] == [(code, scores[code]) for code in ("396", "392", "388")]
@@ -212,7 +214,8 @@ def test_scores_of_a_few_nodes_are_searched_among_them(tmp_path: Path, scans: li
       return { $d.code, bm25($d.body, "fox") as score } order { $d.code }"""
     everything = make_search_context(graph).search.find_texts(bm25(text("fox")), DOC)
     assert everything is not None
-    scores = dict(zip(to_list(column_of(everything, "id")), to_list(column_of(everything, SCORE)), strict=True))
+    columns = (column_of(everything, name) for name in ("id", InternalColumn.SCORE))
+    scores = dict(zip(*map(to_list, columns), strict=True))
     scans.clear()
     rows = cast("Sequence[Mapping[str, object]]", graph.query(f"query q() {{ {query} }}").rows)
     assert [(row["d.code"], row["score"]) for row in rows] == [("003", None), ("008", scores["008"])]

@@ -57,8 +57,9 @@ from omnigraph.read.search.top_k import (
 from omnigraph.read.search.vectors import Vector, compute_distances, fetch_nearest
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import Condition, list_filter
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.lagging_columns import has_declared_column
-from omnigraph.storage.tables import SCORE, IndexKind
+from omnigraph.storage.tables import IndexKind, can_search
 
 Ranking: TypeAlias = Distance | TextScore
 
@@ -199,10 +200,11 @@ class Search:
         return not conditions or (index is not None and index.covers_all)
 
     def has_index(self, ranking: Ranking, type_: NodeType) -> bool:
-        """Whether the table has an index for a ranking."""
+        """Whether the table has an index for a ranking that Lance can search."""
         contents = read_contents(self._snapshot, type_.table_key, self._cache)
         kind = IndexKind.IVF_FLAT if isinstance(ranking, Distance) else IndexKind.INVERTED
-        return contents.count_indexed(kind, ranking.target.name) > 0
+        is_indexed = contents.count_indexed(kind, ranking.target.name) > 0
+        return is_indexed and can_search(self._snapshot.table(type_.table_key), kind)
 
     def find_best(
         self, ranking: Ranking, type_: NodeType, limit: int, conditions: Sequence[Condition], columns: Sequence[str]
@@ -255,7 +257,7 @@ class Search:
         ids = entity_set.take_ids(positions)
         found = self._search_among(ranking, entity_set.table_key, query, ids)
         at = _find_rows(ids, found)
-        scores = column_of(found, SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
+        scores = column_of(found, InternalColumn.SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
         return -np.append(scores, np.nan)[at]
 
     # ----------------------------------------------------------------------------------------- by the storage

@@ -23,14 +23,15 @@ from omnigraph.read.search.top_k import FetchRows, RankedRows
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import ValueCondition
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.lagging_columns import has_declared_column
-from omnigraph.storage.tables import SCORE, Access, IndexKind, Table, WordSearch
+from omnigraph.storage.tables import Access, IndexKind, Table, WordSearch, can_search
 
 _TEXT: Final = "text"
 _INDEX_FACTOR: Final = 3
 """Estimated bytes of memory for each byte of rows; measured: 1.7 for 115 MB of rows, 5 for 7 MB."""
 
-NO_MATCHES: Final = pa.schema([pa.field("id", pa.string()), pa.field(SCORE, pa.float32())]).empty_table()
+NO_MATCHES: Final = pa.schema([pa.field("id", pa.string()), pa.field(InternalColumn.SCORE, pa.float32())]).empty_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class TextIndex:
             # Entries of deleted rows take the place of others, so less than was asked for need not be all.
             if is_complete and search.count_entries() != rows.num_rows:
                 rows = search.read()
-            keys = -column_of(rows, SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
+            keys = -column_of(rows, InternalColumn.SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
             return RankedRows(rows, keys, np.inf if is_complete else float(keys.max()))
 
         return fetch
@@ -104,7 +105,7 @@ def find_text_index(
     if not covered or (query.max_edits and covered < contents.num_rows):
         return None
     table = snapshot.table(type_.table_key)
-    if not has_declared_column(type_, table.column_types, column):
+    if not (can_search(table, IndexKind.INVERTED) and has_declared_column(type_, table.column_types, column)):
         return None
     return TextIndex(table, column, is_private=False, covers_all=covered >= contents.num_rows)
 

@@ -18,7 +18,8 @@ from omnigraph.read.frames import FEW_ROWS
 from omnigraph.read.search.top_k import FetchRows, RankedRows
 from omnigraph.storage.columns import Values, column_of, compute
 from omnigraph.storage.filters import quote_name
-from omnigraph.storage.tables import SQUARED_DISTANCE, Table, search_vectors
+from omnigraph.storage.internal_columns import InternalColumn
+from omnigraph.storage.tables import Table, search_vectors
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 Distances: TypeAlias = npt.NDArray[np.float64]
@@ -77,7 +78,7 @@ def fetch_nearest(
                 return RankedRows(rows, exact, np.inf)
             if count > _MAX_STALE_ENTRIES * matching:
                 return None
-        squared = column_of(rows, SQUARED_DISTANCE).to_numpy()
+        squared = column_of(rows, InternalColumn.SQUARED_DISTANCE).to_numpy()
         furthest = float(np.sqrt(squared.max())) if len(squared) else 0.0
         return RankedRows(rows, exact, furthest * (1 - tolerance)) if np.isfinite(furthest) else None
 

@@ -32,7 +32,8 @@ from omnigraph.spark.sized_frames import SizedFrame
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import Condition, ValueIn
-from omnigraph.storage.tables import SCORE, estimate_row_bytes
+from omnigraph.storage.internal_columns import InternalColumn
+from omnigraph.storage.tables import estimate_row_bytes
 
 
 def scan_entities(
@@ -100,7 +101,7 @@ def _add_text_search(
     if found is None:
         none = fn.lit(None).cast("double") if isinstance(attribute, TextScore) else fn.lit(False)  # noqa: FBT003  a value
         return rows.with_column(slot, none, column)
-    scores = column_of(found, SCORE).cast(pa.float64())
+    scores = column_of(found, InternalColumn.SCORE).cast(pa.float64())
     hits = context.tables.session.createDataFrame(pa.table({id_: column_of(found, ID), column: scores}))
     known = SizedFrame(hits, found.num_rows, PAIR_BYTES)
     rows = rows.left_join(known, (rows.id_of(variable), id_), {slot: column}, context)

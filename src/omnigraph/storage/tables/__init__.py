@@ -32,12 +32,11 @@ from omnigraph.storage.tables.hop_files import (
 )
 from omnigraph.storage.tables.linked_fragments import link_fragments
 from omnigraph.storage.tables.row_search import (
-    SCORE,
-    SQUARED_DISTANCE,
     WordSearch,
     build_value_filters,
     can_list_values,
     can_look_up,
+    can_search,
     combine_batches,
     find_addresses,
     search_vectors,
@@ -132,8 +131,6 @@ __all__ = [
     "ROW_CREATED_AT",
     "ROW_ID",
     "ROW_UPDATED_AT",
-    "SCORE",
-    "SQUARED_DISTANCE",
     "TAIL_SIZES",
     "Access",
     "Addresses",
@@ -169,6 +166,7 @@ __all__ = [
     "can_grow",
     "can_list_values",
     "can_look_up",
+    "can_search",
     "carry_over_indexes",
     "carry_over_rewrites",
     "choose_segment",

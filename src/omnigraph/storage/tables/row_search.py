@@ -28,6 +28,7 @@ from omnigraph.language.values import ConstantValue
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Values, column_of, compute, find_true, to_list
 from omnigraph.storage.filters import MAX_LISTED_VALUES, ValueCondition, list_filter
+from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.lagging_columns import has_declared_column
 from omnigraph.storage.lance_internals import build_scan
 from omnigraph.storage.tables.staging import Addresses, IndexKind
@@ -38,8 +39,8 @@ _MAX_COMPARED_VALUES: Final = 100
 _ROWS_PER_LOOKUP: Final = 256
 """One index lookup costs about as much as reading this many rows of the column."""
 
-SCORE: Final = "_score"
-SQUARED_DISTANCE: Final = "_distance"
+_LANCE_SCORE: Final = "_score"
+_LANCE_DISTANCE: Final = "_distance"
 _MAX_EXPANSIONS: Final = 2**31
 """Lance stops at 50 similar words by default."""
 
@@ -150,6 +151,11 @@ def combine_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Ite
 # --------------------------------------------------------------------------------------------- words and vectors
 
 
+def can_search(table: Table, kind: IndexKind) -> bool:
+    """Return whether Lance can search by an index. It fails on a table with a column named as the one that it adds."""
+    return (_LANCE_DISTANCE if kind is IndexKind.IVF_FLAT else _LANCE_SCORE) not in table.schema.names
+
+
 @dataclass(frozen=True, slots=True)
 class WordSearch:
     """The rows of a table whose text in a column has any of some words, or one within ``max_edits`` edits.
@@ -166,14 +172,14 @@ class WordSearch:
 
     def read(self, columns: Sequence[str] = (), limit: int | None = None) -> pa.Table:
         """Return the ids, scores and some columns of the rows, or of those with the highest scores."""
-        return self._read(dict.fromkeys(("id", *columns, SCORE)), limit)
+        return self._read(dict.fromkeys(("id", *columns, _LANCE_SCORE)), limit)
 
     def count_entries(self) -> int:
         """Return the number of matches in the index and beyond it. No row is read.
 
         An index that is older than the last compaction still has entries of rows that were deleted before it.
         """
-        return self._read((SCORE,), None).num_rows
+        return self._read((_LANCE_SCORE,), None).num_rows
 
     def _read(self, columns: Iterable[str], limit: int | None) -> pa.Table:
         # A fuzzy query is not stemmed, whereas the index holds stems.
@@ -183,7 +189,8 @@ class WordSearch:
             scan = build_scan(self.table.dataset).columns(list(columns)).full_text_search(query).limit(limit)
             if self.where is not None:
                 scan.filter(self.where).prefilter(prefilter=True)
-            return wait_for(scan.to_scanner().to_table)
+            rows = wait_for(scan.to_scanner().to_table)
+        return _rename_column(rows, _LANCE_SCORE, InternalColumn.SCORE)
 
 
 def search_vectors(
@@ -196,10 +203,15 @@ def search_vectors(
     columns: Sequence[str] = (),
 ) -> pa.Table:
     """Return ids, vectors, squared distances and some columns of the matching rows that are nearest to a vector."""
-    read = list(dict.fromkeys(("id", column, *columns, SQUARED_DISTANCE)))
+    read = list(dict.fromkeys(("id", column, *columns, _LANCE_DISTANCE)))
     with table.reading():
         scan = build_scan(table.dataset).columns(read).nearest(column, vector, k=count, metric="l2")
         scan.prefilter(prefilter=True)
         if where is not None:
             scan.filter(where)
-        return wait_for(scan.to_scanner().to_table)
+        rows = wait_for(scan.to_scanner().to_table)
+    return _rename_column(rows, _LANCE_DISTANCE, InternalColumn.SQUARED_DISTANCE)
+
+
+def _rename_column(rows: pa.Table, name: str, internal: InternalColumn) -> pa.Table:
+    return rows.rename_columns([internal if each == name else each for each in rows.column_names])
