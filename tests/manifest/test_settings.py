@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import partial
 from pathlib import Path
+from threading import current_thread, main_thread
 
 import pytest
 
@@ -12,6 +14,7 @@ import omnigraph
 from omnigraph.errors import ParameterError, StorageError
 from omnigraph.graph import Graph
 from omnigraph.storage.durability import Durability
+from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.location import Location
 from tests.manifest.publishing import manifest_of
 
@@ -147,6 +150,44 @@ def test_a_wrong_word_in_the_environment_is_named(root: Path, monkeypatch: pytes
     monkeypatch.setenv("OMNIGRAPH_DURABILITY", "fast")
     with pytest.raises(ParameterError, match="OMNIGRAPH_DURABILITY is 'fast'"):
         omnigraph.init(root, SCHEMA)
+
+
+CONCURRENCY = ["OMNIGRAPH_LOAD_CONCURRENCY", "OMNIGRAPH_MAINTENANCE_CONCURRENCY"]
+
+
+@pytest.mark.parametrize("variable", CONCURRENCY)
+@pytest.mark.parametrize("text", ["0", "-1", "2.5", "many", "\u0663"])
+def test_a_concurrency_that_is_no_positive_number_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, variable: str, text: str
+) -> None:
+    omnigraph.init(root, SCHEMA)
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(ParameterError, match=f"{variable} is '{text}'"):
+        omnigraph.open(root)
+    assert omnigraph.open(root, "ro").commits()
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+@pytest.mark.parametrize("variable", CONCURRENCY)
+def test_a_write_stages_as_many_tables_at_once_as_the_environment_says(
+    root: Path, monkeypatch: pytest.MonkeyPatch, variable: str, at_once: int
+) -> None:
+    monkeypatch.setenv(variable, str(at_once))
+    names = ("Port", "Ship", "Sea")
+    graph = omnigraph.init(root, "\n".join(f"node {name} {{ code: String @key @index }}" for name in names))
+    load = partial(graph.load, [{"type": name, "data": {"code": "a"}} for name in names])
+    if variable == CONCURRENCY[1]:
+        load()
+    busy = set[str]()
+
+    def note(when: When, step: WriteStep) -> None:
+        if when == "before" and "nodes" in step.detail and step.name != "table.commit":
+            busy.add(current_thread().name)
+
+    with _arm(note):
+        load() if variable == CONCURRENCY[0] else graph.ensure_indexes()
+    assert (busy == {main_thread().name}) == (at_once == 1)
+    assert busy
 
 
 def test_on_an_object_store_durability_means_nothing(s3_location: Location) -> None:

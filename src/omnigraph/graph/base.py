@@ -66,6 +66,9 @@ class GraphBase:
         """When, on the monotonic clock, a commit is followed by the next look whether a cleanup is due."""
         self._starts_upkeep: Callable[[str], object] | None = None
         self._is_cleanup_asked = False
+        if mode == "rw":
+            for variable in (settings.LOAD_CONCURRENCY, settings.MAINTENANCE_CONCURRENCY):
+                settings.read_concurrency(variable)
         if mode == "rw" and settings.should_do_upkeep():
             manifest.on_crowded = self._start_upkeep
             manifest.on_publish = self._look_for_cleanup

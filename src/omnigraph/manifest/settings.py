@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 FILE: Final = "__settings.json"
 VARIABLE: Final = "OMNIGRAPH_DURABILITY"
+LOAD_CONCURRENCY: Final = "OMNIGRAPH_LOAD_CONCURRENCY"
+"""The variable with how many tables a write of rows writes at once."""
+MAINTENANCE_CONCURRENCY: Final = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
+"""The same for compactions and index builds."""
+_TABLES_AT_ONCE: Final = 8
 UPKEEP_VARIABLE: Final = "OMNIGRAPH_UPKEEP"
 DEFAULT_DURABILITY: Final[Durability] = "power"
 """The durability of a new graph, if nobody chooses another."""
@@ -95,6 +100,14 @@ def should_do_upkeep() -> bool:
     if wanted not in ("on", "off"):
         raise ParameterError(f"{UPKEEP_VARIABLE} is {wanted!r}", hint="use 'on' or 'off'")
     return wanted == "on"
+
+
+def read_concurrency(variable: str) -> int:
+    """Return how many tables are written at once; the environment can say so."""
+    text = os.environ.get(variable) or str(_TABLES_AT_ONCE)
+    if re.fullmatch("[0-9]+", text) is None or int(text) == 0:
+        raise ParameterError(f"{variable} is {text!r}", hint="give a number of tables, 1 or more")
+    return int(text)
 
 
 def default_settings(location: Location) -> GraphSettings:

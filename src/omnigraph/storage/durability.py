@@ -14,13 +14,14 @@ import os
 import threading
 import time
 from collections.abc import Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from uuid import uuid4
 
 from omnigraph.errors import StorageError
+from omnigraph.worker_threads import WorkerThreads
 
 Durability: TypeAlias = Literal["process", "power"]
 DURABILITIES: Final[tuple[Durability, ...]] = ("process", "power")
@@ -134,7 +135,7 @@ def sync_root(root: str) -> None:
 # --------------------------------------------------------------------------------------------- syncing
 
 _pool_guard = threading.Lock()
-_pool: tuple[int, ThreadPoolExecutor] | None = None
+_pool: tuple[int, WorkerThreads] | None = None
 _MOST_SYNCED: Final = 4096
 _synced: dict[Path, tuple[int, int]] = {}
 """The inode and the time of the last change of folders whose names are synced."""
@@ -194,10 +195,10 @@ def _sync(path: Path) -> None:
         ) from error
 
 
-def _workers() -> ThreadPoolExecutor:
+def _workers() -> WorkerThreads:
     """Return the threads of this process: after a fork there are none of the parent's."""
     global _pool
     with _pool_guard:
         if _pool is None or _pool[0] != os.getpid():
-            _pool = os.getpid(), ThreadPoolExecutor(_THREADS, thread_name_prefix="omnigraph-sync")
+            _pool = os.getpid(), WorkerThreads(_THREADS, thread_name_prefix="omnigraph-sync")
         return _pool[1]

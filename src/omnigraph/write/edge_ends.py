@@ -7,7 +7,6 @@ table that has none, or one from which too much differs by now, gets a new one.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from math import inf
 from typing import Final, cast
@@ -22,6 +21,7 @@ from omnigraph.read.topology import STORED_DIRECTIONS, TopologyTables, make_stor
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.tables import ROW_ADDRESS, NodeRows, RowNumbers, StoredEnds, StoredHops, Table, TableFragment
+from omnigraph.worker_threads import WorkerThreads
 
 _MOST_NODES: Final = 4_000_000
 """The ids of all nodes are in memory while ends are numbered; a walk over more nodes reads ids."""
@@ -62,7 +62,7 @@ def _write_missing(edges: Table, sources: Table, destinations: Table) -> None:
     begins = _NumberedNodes.read(sources)
     ends = begins if destinations.uri == sources.uri else _NumberedNodes.read(destinations)
     # Arrow releases the interpreter lock, so the two columns are numbered in parallel.
-    with ThreadPoolExecutor(2) as threads:
+    with WorkerThreads(2) as threads:
         for fragment in due:
             rows = edges.scan(["src", "dst"], with_row_address=True, in_fragments=[fragment.id]).read_all()
             offsets = column_of(rows, ROW_ADDRESS).to_numpy().astype(np.uint64) & np.uint64(0xFFFFFFFF)

@@ -6,9 +6,10 @@ A task, its items and its results must pickle: it may run on another machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from heapq import heapify, heapreplace
 from typing import Final, Protocol, TypeVar
+
+from omnigraph.worker_threads import WorkerThreads
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -50,7 +51,7 @@ class ThreadExecutor:
         """Run the task on each item, once, and return the results in order. The first failure, by order, is raised."""
         if min(self.parallelism, len(items)) < 2:
             return [task(item) for item in items]
-        with ThreadPoolExecutor(min(self.parallelism, len(items))) as pool:
+        with WorkerThreads(min(self.parallelism, len(items))) as pool:
             running = [pool.submit(task, item) for item in items]
         return [each.result() for each in running]
 

@@ -30,6 +30,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.references import take_snapshot
 from omnigraph.manifest.rows import MAIN
+from omnigraph.manifest.settings import MAINTENANCE_CONCURRENCY, read_concurrency
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, compute
@@ -296,7 +297,8 @@ def stage_indexes(table: Table, kinds: Mapping[str, IndexKind], executor: Execut
     # To join pieces costs more than to build them, so there are no more than keep all tasks busy.
     tasks = -(-executor.parallelism // max(1, len(required)))
     planned = [group for column, kind in required.items() for group in _plan_segments(table, column, kind, tasks)]
-    builders = ThreadExecutor(BUILT_AT_ONCE) if executor is LOCAL else executor
+    at_once = min(BUILT_AT_ONCE, read_concurrency(MAINTENANCE_CONCURRENCY))
+    builders = ThreadExecutor(at_once) if executor is LOCAL else executor
     built = iter(builders.run(partial(_build_segment, table), [piece for group in planned for piece in group]))
     groups = [tuple(next(built) for _ in group) for group in planned]
     joined = executor.run(partial(tables.merge_segments, table), [group for group in groups if len(group) > 1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
 
@@ -20,6 +19,7 @@ from omnigraph.analytics.kernels.sparse import Numbers, SparseMatrix, make_spars
 from omnigraph.deadlines import check_deadline
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import CompactPositions, Positions, count_by_position
+from omnigraph.worker_threads import WorkerThreads
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -245,7 +245,7 @@ def map_in_threads(function: Callable[[Item], Made], items: Sequence[Item]) -> l
     check_deadline()
     if len(items) < 2:
         return [function(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), os.cpu_count() or 1)) as threads:
+    with WorkerThreads(min(len(items), os.cpu_count() or 1)) as threads:
         futures = [threads.submit(function, item) for item in items]
         try:
             made: list[Made] = []

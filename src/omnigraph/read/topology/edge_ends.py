@@ -8,7 +8,6 @@ no texts: see ``stored_ends``.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, cast
 
 import numpy as np
@@ -33,6 +32,7 @@ from omnigraph.read.frames import (
 from omnigraph.read.topology.stored_ends import NONE_OUTSIDE, StoredEndsReader
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.tables import Table
+from omnigraph.worker_threads import WorkerThreads
 
 _EDGES_PER_BLOCK: Final = 8_000_000
 """How many edges are read at a time; their ends are texts until they are located."""
@@ -262,7 +262,7 @@ def _scan_ends(tables: TopologyTables, table: Table, fragments: Collection[int])
     every = len(fragments) == len(tables.edges.contents.fragments)
     for rows in _combine_batches(table.scan(["src", "dst"], in_fragments=None if every else frozenset(fragments))):
         # Arrow releases the interpreter lock, so the two columns are located in parallel.
-        with ThreadPoolExecutor(2) as threads:
+        with WorkerThreads(2) as threads:
             found = threads.map(_locate_nodes, (tables.sources, tables.destinations), (rows["src"], rows["dst"]))
             sources, destinations = found
         missing = np.flatnonzero((sources < 0) | (destinations < 0))

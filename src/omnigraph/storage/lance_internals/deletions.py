@@ -7,7 +7,6 @@ in a 32-bit Roaring bitmap. For a file that is missing or not understood the cal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from omnigraph.errors import ParameterError
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.location import locate
 from omnigraph.storage.objects import Objects
+from omnigraph.worker_threads import WorkerThreads
 
 Offsets: TypeAlias = npt.NDArray[np.uint64]
 
@@ -49,7 +49,7 @@ def read_deletions(files: Sequence[DeletionFile], storage_options: Mapping[str, 
     of_files = [stores[file.root] for file in files]
     if all(store is None or store.location.is_local for store in of_files):
         return list(map(_read, of_files, files))
-    with ThreadPoolExecutor(min(len(files), _FILES_AT_ONCE)) as pool:
+    with WorkerThreads(min(len(files), _FILES_AT_ONCE)) as pool:
         return list(pool.map(_read, of_files, files))
 
 

@@ -36,6 +36,7 @@ from omnigraph.manifest.publisher import (
 )
 from omnigraph.manifest.references import assume_snapshot, take_snapshot
 from omnigraph.manifest.rows import MAIN, SchemaHead, make_ulid
+from omnigraph.manifest.settings import LOAD_CONCURRENCY, MAINTENANCE_CONCURRENCY, read_concurrency
 from omnigraph.manifest.snapshot import Pin, Snapshot, list_pins, open_pin
 from omnigraph.manifest.state import ManifestView
 from omnigraph.progress import Steps
@@ -83,7 +84,6 @@ HANDOFF_MESSAGE: Final = "tables forked before a large write"
 """The message of the commit that forks tables before a long staging."""
 CATCH_UP_MESSAGE: Final = "tables brought to the current schema before a write"
 """The message of the commit before the first write to a branch after the schema changed."""
-_STAGING_THREADS: Final = 8
 
 
 def commit_operation(
@@ -286,7 +286,9 @@ def _stage_owned_tables(
 
     # On an object store even a small change waits for requests, so threads pay there.
     is_cheap = attempt.manifest.location.is_local and all(change.is_small for change in owned)
-    staged = ThreadExecutor(1 if is_cheap else _STAGING_THREADS).run(stage, owned)
+    variable = MAINTENANCE_CONCURRENCY if attempt.operation.kind.is_upkeep else LOAD_CONCURRENCY
+    at_once = read_concurrency(variable)
+    staged = ThreadExecutor(1 if is_cheap else at_once).run(stage, owned)
     return {**created, **dict(zip((change.table_key for change in owned), staged, strict=True))}
 
 

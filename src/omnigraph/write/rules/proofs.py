@@ -7,7 +7,6 @@ or "unknown", and then the SQL runs. Where nulls make the two hard to compare, t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Final, cast
 
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.deadlines import check_deadline
 from omnigraph.language.schema import Cardinality
 from omnigraph.storage.columns import Rows, Values, column_of, compute, is_among
+from omnigraph.worker_threads import WorkerThreads
 from omnigraph.write.rules.changed_table import ChangedTable, subtract_values
 from omnigraph.write.rules.set_rules import RuleKind, SetRule, TablePart
 
@@ -77,7 +77,7 @@ def _prove_ends(rules: Sequence[SetRule], edges: ChangedTable, tables: Mapping[s
     if not left:
         return []
     # Arrow releases the interpreter lock.
-    with ThreadPoolExecutor(2 if max(len(ids) for _, ids in left) <= _FEW_NODES else 1) as threads:
+    with WorkerThreads(2 if max(len(ids) for _, ids in left) <= _FEW_NODES else 1) as threads:
         for block in _combine_pieces(edges.iterate_incoming([rule.property for rule, _ in left])):
             check_deadline()
             ends = [cast("Values", block.column(rule.property)) for rule, _ in left]

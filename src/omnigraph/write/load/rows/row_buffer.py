@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Condition
@@ -23,6 +23,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.storage import tables
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables import FragmentText
+from omnigraph.worker_threads import WorkerThreads
 from omnigraph.write.load.rows.incoming_rows import FragmentTarget, IncomingRows, InMemoryRows, StagedRows
 from omnigraph.write.load.rows.partial_rows import RowForm, schema_of
 from omnigraph.write.load.rows.positions import GeneratedIds, PositionFile
@@ -48,7 +49,7 @@ class RowBuffer:
         self._buffers: dict[str, _TypeBuffer] = {}
         self._size = 0
         self._open = ExitStack()
-        self._writer = self._open.enter_context(ThreadPoolExecutor(1, "omnigraph-load"))
+        self._writer = self._open.enter_context(WorkerThreads(1, "omnigraph-load"))
         self._streaming: tuple[_TypeBuffer, _FragmentStream] | None = None
 
     def add(self, batch: ValidatedBatch) -> None:
@@ -130,7 +131,7 @@ class RowBuffer:
 class _FragmentStream:
     """Writes batches as fragments in another thread, while more are put in. Few bytes wait."""
 
-    def __init__(self, writer: ThreadPoolExecutor, target: FragmentTarget, schema: pa.Schema) -> None:
+    def __init__(self, writer: WorkerThreads, target: FragmentTarget, schema: pa.Schema) -> None:
         self._waiting: deque[pa.RecordBatch] = deque()
         self._bytes = 0
         self._total = 0
