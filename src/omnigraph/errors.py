@@ -5,7 +5,7 @@
     OmniGraphError
       InputError                  fix the input
         SchemaError, QueryError, ParameterError, SourceTooLarge, WalkTooLong, Unsupported,
-        PipelineError, ConfigError, KeyReused
+        PipelineError, ConfigError, KeyReused, ForkedProcess
         ValidationError
           KeyConflict, ConflictingValues, LegacyRowIds
       ConflictError               read again, retry
@@ -371,6 +371,12 @@ class Unsupported(InputError):
     """The request is not supported; the message says what is."""
 
     code = "unsupported"
+
+
+class ForkedProcess(InputError):
+    """A graph is used in a process that was forked from one that used it; start processes in another way."""
+
+    code = "forked_process"
 
 
 # --------------------------------------------------------------------------------------------- read again, retry

@@ -153,7 +153,7 @@ class GraphBase:
     def _check_writable(self) -> None:
         if self.mode == "ro":
             raise ReadOnly(f"{self.uri} was opened read-only", hint='open it with mode="rw"')
-        self._manifest.refuse_unsynced()
+        self._manifest.check_can_write()
 
     def __enter__(self) -> Self:
         return self

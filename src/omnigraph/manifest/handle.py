@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +42,7 @@ from omnigraph.storage.lance_internals import (
 )
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import LeaseChain, LockSettings
-from omnigraph.storage.objects import Objects
+from omnigraph.storage.objects import Objects, make_forked_error
 from omnigraph.storage.tables import Access, Table, branch_uri, list_torn_and_rest, open_newest, open_table
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class Manifest:
         """The torn versions of each branch, with the identity of their files."""
         self._synced: dict[str, tuple[str | None, int]] = {}
         """The version of each branch that is surely on the disk."""
+        self._pid = os.getpid()
         self._sync_failure: SyncFailed | None = None
         """Why what this handle published may not be on the disk."""
         self._guard = threading.Lock()
@@ -131,6 +133,7 @@ class Manifest:
 
     def open(self, branch: str, version: int | None = None) -> Table:
         """Open the manifest's table on a branch and check its format; the newest version unless one is given."""
+        self.refuse_forked()
         newest = self._newest_main
         try:
             if (branch, version) == (MAIN, None) and newest is not None and not newest.has_successor():
@@ -191,6 +194,7 @@ class Manifest:
 
     def view(self, branch: str, *, with_lineage: bool = False) -> ManifestView:
         """Return the current view of a branch. If nothing changed this costs one check for a newer version."""
+        self.refuse_forked()
         while True:
             incarnation = self.read_incarnation(branch)
             self._forget_replaced_folder(branch)
@@ -348,8 +352,14 @@ class Manifest:
             self._sync_failure = failed
             raise PublishedUnsynced(failed.message, hint=failed.hint, details=failed.details) from failed
 
-    def refuse_unsynced(self) -> None:
-        """Raise ``StorageError`` if what this handle published could not be synced."""
+    def refuse_forked(self) -> None:
+        """Raise ``ForkedProcess`` in a child of the process that made this handle: it would wait for lost threads."""
+        if self._pid != os.getpid():
+            raise make_forked_error(self._pid, str(self.location))
+
+    def check_can_write(self) -> None:
+        """Raise ``ForkedProcess``, or ``StorageError`` if what this handle published could not be synced."""
+        self.refuse_forked()
         failed = self._sync_failure
         if failed is not None:
             raise StorageError(

@@ -130,7 +130,7 @@ def publish(
         if request.has_changes:
             raise ValueError("every change belongs to a commit: the request has none")
         return None
-    manifest.refuse_unsynced()
+    manifest.check_can_write()
     for _ in range(RETRY_BUDGET + 1):
         try:
             return _attempt(manifest, held, state or read_branch_state(manifest, branch), request, request.intent)

@@ -7,6 +7,7 @@ our errors.
 from __future__ import annotations
 
 import errno
+import os
 import re
 import shutil
 from collections.abc import Generator, Iterable, Sequence
@@ -25,7 +26,7 @@ from obstore.exceptions import (
 )
 from obstore.store import LocalStore, S3Store
 
-from omnigraph.errors import OmniGraphError, ParameterError, ReadOnly, StorageError, Unsupported
+from omnigraph.errors import ForkedProcess, OmniGraphError, ParameterError, ReadOnly, StorageError, Unsupported
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.durability import Durability, replace_file, sync_names, write_new_file
 from omnigraph.storage.failpoints import mark_write
@@ -193,9 +194,36 @@ class Objects:
         path = meta["path"].removeprefix(self._root)
         return ObjectInfo(path, meta["size"], meta["e_tag"] or "", meta["last_modified"])
 
-    @cached_property
+    @property
     def _store(self) -> LocalStore | S3Store:
+        _refuse_forked()
+        return self._opened_store
+
+    @cached_property
+    def _opened_store(self) -> LocalStore | S3Store:
         return LocalStore() if self.location.is_local else _s3_store(self.location)
+
+
+_first_process: int | None = None
+"""The process that used obstore first: its threads do not exist in a process that is forked from it."""
+
+
+def _refuse_forked() -> None:
+    global _first_process
+    process = os.getpid()
+    if _first_process is None:
+        _first_process = process
+    elif _first_process != process:
+        raise make_forked_error(_first_process, "omnigraph")
+
+
+def make_forked_error(parent: int, subject: str) -> ForkedProcess:
+    """Return the error for a process that was forked from one that used something."""
+    return ForkedProcess(
+        f"{subject} was used in process {parent}, from which this one was forked: its threads are not here",
+        hint='start processes by multiprocessing.get_context("spawn") or "forkserver", and open the graph in them',
+        details={"parent": parent},
+    )
 
 
 # Options that Lance understands and obstore rejects.

@@ -98,7 +98,7 @@ def commit_operation(
     The operation starts on ``first_basis``, or else on the newest snapshot, after healing. ``executor`` brings the rows
     of a lagging branch to the current schema before. Raise ``AlreadyCommitted`` for a repetition.
     """
-    manifest.refuse_unsynced()
+    manifest.check_can_write()
     refuse_repeated(manifest, options)
     try:
         if first_basis is None or first_basis.lag is not None:
