@@ -23,6 +23,11 @@ _DESCRIPTIONS = {
 def apply_aggregate(call: ast.AggregateCall, argument: Expression, scope: QueryScope) -> Aggregate | None:
     """Check an aggregate of a checked argument."""
     name = call.function
+    if name is ast.AggregateFunction.COUNT and isinstance(call.argument, ast.ConditionSyntax | ast.TextMatchCall):
+        span = call.argument.span
+        condition = " ".join(scope.report.source.text[span.start : span.end].split())
+        hint = f"to count the rows where it is true, write count(case {{ {condition}: 1 }})"
+        return scope.reject("T8", "a count of a condition also counts the rows where it is false", span, hint)
     # The id of a node is a text like others, but $v alone is the node.
     is_node = isinstance(argument, Identity) and isinstance(call.argument, ast.Variable)
     takes_nodes = name in {ast.AggregateFunction.COUNT, ast.AggregateFunction.COLLECT}
