@@ -4,7 +4,8 @@
 
 A graph of one node type gets a branch on which that many rows are changed, spread over the table. Measured are the
 diff of the branch, with all images, and its merge into main, each beside plain Lance: an append of the same rows to a
-table of the same size, with its commit. The same on both graphs, so that the last column tells whether a cost follows
+table of the same size, with its commit, and then the merge of a branch that conflicts with main in each of these rows,
+which the branch wins. The same on both graphs, so that the last column tells whether a cost follows
 the change or the graph. What is merged is counted and compared with what was changed.
 """
 
@@ -59,6 +60,7 @@ class Cost:
     diff_ms: float
     merge_ms: float
     branch_ms: float
+    conflicts_ms: float
 
 
 def measure(graph: Graph, plain: Path, rows: int, changed: int) -> Cost:
@@ -86,7 +88,17 @@ def measure(graph: Graph, plain: Path, rows: int, changed: int) -> Cost:
     merge_ms = timed(merge)
     if (seen, counted) != (changed, changed):
         raise SystemExit(f"{changed} rows were changed, {seen} seen and {counted} merged")
-    return Cost(rows, changed, append_ms, diff_ms, merge_ms, branch_ms)
+    return Cost(rows, changed, append_ms, diff_ms, merge_ms, branch_ms, merge_conflicts(graph, numbers))
+
+
+def merge_conflicts(graph: Graph, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+    """Change the same rows on a branch and on main, and merge: the milliseconds of the merge."""
+    name = f"conflict-{len(numbers)}"
+    graph.create_branch(name)
+    for branch, older in ((name, -1), ("main", -2)):
+        update = people(numbers, older=older * len(numbers))
+        graph.load(nodes={"Person": update}, mode="merge", branch=branch, indexes="never")
+    return timed(lambda: graph.merge(name, prefer="theirs"))
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -112,12 +124,14 @@ def measured(folder: Path, rows: int, changes: list[int]) -> list[Cost]:
 def show(costs: list[Cost], small: int, large: int) -> None:
     """A table of the ratios; the last two columns compare the graphs."""
     print(
-        f"{'rows':>10} {'changed':>8} {'append':>9} {'diff':>9} {'merge':>9} {'branch':>8}  diff/append  merge/append"
+        f"{'rows':>10} {'changed':>8} {'append':>9} {'diff':>9} {'merge':>9} {'branch':>8} {'conflicts':>12}"
+        "  diff/append  merge/append  conflicts/merge"
     )
     for cost in costs:
         shown = f"{cost.rows:>10,} {cost.changed:>8,} {cost.append_ms:>6.1f} ms {cost.diff_ms:>6.1f} ms "
-        shown += f"{cost.merge_ms:>6.1f} ms {cost.branch_ms:>5.1f} ms"
-        print(f"{shown} {cost.diff_ms / cost.append_ms:>11.2f}x {cost.merge_ms / cost.append_ms:>12.2f}x")
+        shown += f"{cost.merge_ms:>6.1f} ms {cost.branch_ms:>5.1f} ms {cost.conflicts_ms:>9.1f} ms"
+        ratios = f"{cost.diff_ms / cost.append_ms:>11.2f}x {cost.merge_ms / cost.append_ms:>12.2f}x"
+        print(f"{shown} {ratios} {cost.conflicts_ms / cost.merge_ms:>15.2f}x")
     of = {(cost.rows, cost.changed): cost for cost in costs}
     for changed in dict.fromkeys(cost.changed for cost in costs):
         one, other = of[small, changed], of[large, changed]

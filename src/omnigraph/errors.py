@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import ClassVar, TypeAlias, cast
+from typing import ClassVar, NamedTuple, TypeAlias, cast
 
 from omnigraph.lazy_dataclass import dataclass
 
@@ -126,6 +126,15 @@ class Violation:
         return {name: _escape_json(value) for name, value in found.items()}
 
 
+class ConflictKey(NamedTuple):
+    """Identifies a conflict within a merge. The table key tells a node type from an edge type of the same name."""
+
+    kind: str
+    table_key: str
+    id: str
+    properties: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """An entity that both sides of a merge changed differently, or that breaks a rule in the merged graph.
@@ -135,7 +144,7 @@ class Conflict:
     """
 
     kind: str
-    type: str
+    table_key: str
     id: str
     base: Mapping[str, object] | None
     ours: Mapping[str, object] | None
@@ -145,14 +154,20 @@ class Conflict:
     """The properties whose values differ, or that the rule is about."""
 
     @property
-    def key(self) -> tuple[str, str, str, tuple[str, ...]]:
+    def type(self) -> str:
+        """The name of the type of the entity."""
+        return self.table_key.partition(":")[2]
+
+    @property
+    def key(self) -> ConflictKey:
         """Identifies the conflict within a merge."""
-        return self.kind, self.type, self.id, self.properties
+        return ConflictKey(self.kind, self.table_key, self.id, self.properties)
 
     def to_json(self) -> dict[str, Json]:
         """Return one entry of ``details.conflicts``."""
         return {
             "kind": self.kind,
+            "table_key": str(self.table_key),
             "type": self.type,
             "id": self.id,
             "properties": list(self.properties),

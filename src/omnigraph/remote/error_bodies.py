@@ -134,5 +134,10 @@ def to_conflict(found: Mapping[str, Json]) -> Conflict:
     images = [cast("Mapping[str, object] | None", found.get(side)) for side in ("base", "ours", "theirs")]
     properties = cast("Sequence[str]", found.get("properties") or ())
     return Conflict(
-        kind, str(found["type"]), str(found["id"]), *images, message=str(found["message"]), properties=tuple(properties)
+        kind,
+        str(found["table_key"]),
+        str(found["id"]),
+        *images,
+        message=str(found["message"]),
+        properties=tuple(properties),
     )

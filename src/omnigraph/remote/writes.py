@@ -263,7 +263,7 @@ class RemoteWrites(RemoteBase):
         return self._write(path, body, key)
 
     def _to_merge(self, answer: Fields) -> MergeResult:
-        outcome = str(answer.get("outcome", "merged")).replace("_", "-")
+        outcome = str(answer["outcome"]).replace("_", "-")
         return MergeResult(
             cast("merges.MergeKind", outcome),
             self._commit_of(answer),

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from omnigraph.deadlines import MOST_SECONDS, Deadline
-from omnigraph.errors import Cancelled, MergeConflicts, OmniGraphError, ParameterError
+from omnigraph.errors import Cancelled, OmniGraphError, ParameterError
 from omnigraph.manifest.rows import MAIN
 from omnigraph.read.query_limits import QueryLimits, limit_queries
 from omnigraph.server.access import Gate, Token, require_types_asked
@@ -93,7 +93,7 @@ async def answer_request(route: Route, request: Request, hosting: Hosting) -> Re
         gate.check_first(route.access)
         return await _answer(route, request, hosting, hosted, gate)
     except Exception as error:  # noqa: BLE001  every error has a body; unexpected ones are logged there
-        return error_response(error, _describe_context(error, request_id, hosted))
+        return error_response(error, _describe_context(request_id, hosted))
 
 
 def _state_of(request: Request) -> ServerState:
@@ -120,12 +120,10 @@ async def _answer_at_once(route: Route, request: Request, hosting: Hosting) -> R
     return Response(data, answer.status, {"Cache-Control": "no-store"}, JSON)
 
 
-def _describe_context(error: Exception, request_id: str, hosted: HostedGraph | None) -> ErrorContext:
+def _describe_context(request_id: str, hosted: HostedGraph | None) -> ErrorContext:
     if hosted is None:
         return ErrorContext(request_id)
-    # The schema is read only where a body needs it.
-    edge_types = hosted.edge_types if isinstance(error, MergeConflicts) else ()
-    return ErrorContext(request_id, hosted.secrets, edge_types)
+    return ErrorContext(request_id, hosted.secrets)
 
 
 def error_response(error: Exception, context: ErrorContext) -> Response:
@@ -150,7 +148,7 @@ async def _answer(route: Route, request: Request, hosting: Hosting, hosted: Host
         try:
             return await _perform(route, request, receive, call, operation.id)
         except Exception as error:  # noqa: BLE001  the operation keeps it
-            return error_response(error, _describe_context(error, call.request_id, hosted))
+            return error_response(error, _describe_context(call.request_id, hosted))
 
     return await defer(hosting, running, seconds, hosted.uri, perform)
 

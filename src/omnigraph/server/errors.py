@@ -7,7 +7,7 @@ set. No body names a path, a location or a host: what would is logged, and the b
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from http import HTTPStatus
 from typing import Final, cast
@@ -44,7 +44,6 @@ from omnigraph.errors import (
     Unauthorized,
     ValidationError,
 )
-from omnigraph.language.schema import TableKey
 from omnigraph.lazy_dataclass import dataclass
 
 MOST_VIOLATIONS: Final = 100
@@ -129,8 +128,6 @@ class ErrorContext:
     request_id: str
     secrets: Sequence[str] = ()
     """The texts, such as locations, that no body may contain."""
-    edge_types: Collection[str] = ()
-    """The names of the edge types of the graph. A conflict names its type only."""
 
 
 def to_error_answer(error: Exception, context: ErrorContext) -> ErrorAnswer:
@@ -194,7 +191,7 @@ def _describe_error(error: OmniGraphError, context: ErrorContext) -> dict[str, J
             details["more"] = len(error.violations) - MOST_VIOLATIONS
     if isinstance(error, MergeConflicts):
         details.pop("conflicts", None)
-        body["merge_conflicts"] = [conflict_to_wire(each, context.edge_types) for each in error.conflicts]
+        body["merge_conflicts"] = [conflict_to_wire(each) for each in error.conflicts]
     if isinstance(error, ExpectedVersionMismatch):
         body["manifest_conflict"] = {
             "table_key": error.table_key,
@@ -207,15 +204,9 @@ def _describe_error(error: OmniGraphError, context: ErrorContext) -> dict[str, J
     return {name: value for name, value in body.items() if value not in (None, {}, [])}
 
 
-def conflict_to_wire(conflict: Conflict, edge_types: Collection[str]) -> dict[str, Json]:
+def conflict_to_wire(conflict: Conflict) -> dict[str, Json]:
     """Return a conflict with the names of release 0.8 beside ours."""
-    of_type = TableKey.of_edge if conflict.type in edge_types else TableKey.of_node
-    return {
-        **conflict.to_json(),
-        "kind": to_snake_case(conflict.kind),
-        "table_key": str(of_type(conflict.type)),
-        "row_id": conflict.id,
-    }
+    return {**conflict.to_json(), "kind": to_snake_case(conflict.kind), "row_id": conflict.id}
 
 
 def to_snake_case(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
@@ -67,11 +67,6 @@ class HostedGraph:
     def uri(self) -> str:
         """What clients see as its location."""
         return self.settings.public_uri
-
-    @property
-    def edge_types(self) -> Collection[str]:
-        """The names of its edge types."""
-        return self.graph.schema.catalog.edges
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,11 +64,13 @@ def _map_file(path: Path) -> pa.Table:
 def _combine_pieces(schema: pa.Schema, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Combine small pieces, so that dividing them pays."""
     pending: list[pa.Table] = []
+    row_count = 0
     for piece in pieces:
         pending.append(piece)
-        if sum(each.num_rows for each in pending) >= _ROWS_AT_ONCE:
+        row_count += piece.num_rows
+        if row_count >= _ROWS_AT_ONCE:
             yield pa.concat_tables(pending)
-            pending = []
+            pending, row_count = [], 0
     yield pa.concat_tables([schema.empty_table(), *pending])
 
 

@@ -154,7 +154,8 @@ function toResolution(conflicts: readonly Conflict[], choices: ReadonlyMap<strin
       const names = conflict.properties?.length ? conflict.properties : namesOf(conflict);
       return {
         kind: conflict.kind.replace(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase()),
-        type: conflict.type ?? conflict.table_key.split(":")[1],
+        table_key: conflict.table_key,
+        type: typeOf(conflict),
         id: conflict.row_id,
         ...(conflict.properties?.length ? { properties: conflict.properties } : {}),
         choose: choice === "base" ? Object.fromEntries(names.map((name) => [name, conflict.base?.[name] ?? null])) : typeof choice === "object" ? typedValues(conflict, choice) : choice,

@@ -351,7 +351,7 @@ class ConflictAnswer(TypedDict):
 class MergeAnswer(TypedDict):
     """A merge or a revert, made or tried."""
 
-    outcome: NotRequired[str]
+    outcome: str
     commit: str | None
     base: str | None
     target_commit: str | None

@@ -162,9 +162,7 @@ def revert_commit(call: ServerCall) -> Answer:
 def _check_conflicts(call: ServerCall, conflicts: Sequence[Conflict], branch: str) -> None:
     """Ask for the types in which there are conflicts: a conflict shows the values of both sides."""
     if call.gate.asks_types and conflicts:
-        edges = call.graph.edge_types
-        types = {(TableKey.of_edge if each.type in edges else TableKey.of_node)(each.type) for each in conflicts}
-        call.gate.check_types(sorted(types), branch)
+        call.gate.check_types(sorted({TableKey(each.table_key) for each in conflicts}), branch)
 
 
 @contextmanager
@@ -179,10 +177,9 @@ def _conceal_conflicts(call: ServerCall, branch: str) -> Generator[None]:
 def _merge_to_wire(call: ServerCall, result: MergeResult, asked: MergeFields | RevertFields) -> dict[str, Json]:
     _check_conflicts(call, result.conflicts, asked.branch)
     hidden = call.gate.hidden_types(call.graph.graph.schema.catalog, asked.branch)
-    conflicts: list[Json] = [conflict_to_wire(conflict, call.graph.edge_types) for conflict in result.conflicts]
-    outcome: dict[str, Json] = {} if result.conflicts else {"outcome": to_snake_case(str(result.outcome))}
+    conflicts: list[Json] = [conflict_to_wire(conflict) for conflict in result.conflicts]
     return {
-        **outcome,
+        "outcome": to_snake_case(result.outcome),
         "actor_id": call.token.actor,
         **made_commit_to_wire(result.commit, is_whole=call.wants_commit),
         "replayed": result.replayed,

@@ -62,10 +62,12 @@ class AlignedRange:
     base: SideRows
     ours: SideRows
     theirs: SideRows
+    sources: Mapping[str, str]
+    """See :func:`decide_rows`."""
 
     def decide(self, by: MergeBy) -> Decision:
         """Decide what happens to each row."""
-        return decide_rows(self.base, self.ours, self.theirs, by)
+        return decide_rows(self.base, self.ours, self.theirs, by, self.sources)
 
 
 def find_tables_to_merge(catalog: Catalog, base: MergeBase, theirs: Snapshot) -> list[str]:
@@ -90,16 +92,16 @@ def align_ranges(
     type_: NodeType | EdgeType,
 ) -> Iterator[AlignedRange]:
     """Align the changes of theirs and ours. Both may be a part of the table, if it holds all rows of its ids."""
-    schema = arrow_schema(type_)
+    schema, sources = arrow_schema(type_), _list_sources(type_)
     ours = _ChangeCursor(changed_in_ours, schema)
     if overlay is None:
         for parts in changed_in_theirs:
             theirs = _collect_changes(parts, schema)
-            yield _align_range(theirs, ours.read_up_to(_find_last_id(theirs.ids)), None)
+            yield _align_range(theirs, ours.read_up_to(_find_last_id(theirs.ids)), None, sources)
         return
     # Common ancestors are few and close together, so their differences fit in memory.
     theirs = _collect_changes((part for parts in changed_in_theirs for part in parts), schema)
-    yield _align_range(theirs, ours.read_up_to(None), overlay)
+    yield _align_range(theirs, ours.read_up_to(None), overlay, sources)
 
 
 def overlay_base(first: Snapshot, other: Snapshot, shared: Snapshot, overlays: Mapping[str, RowImages]) -> MergeBase:
@@ -191,7 +193,15 @@ def _find_last_id(ids: Values) -> str:
     return max(cast("list[str]", to_list(ids)))
 
 
-def _align_range(theirs: RowImages, ours: RowImages, overlay: RowImages | None) -> AlignedRange:
+def _list_sources(type_: NodeType | EdgeType) -> Mapping[str, str]:
+    """Return the column that each embedding of a type is computed from."""
+    embeddings = {name: property_.embedding for name, property_ in type_.properties.items()}
+    return {name: embedding.source for name, embedding in embeddings.items() if embedding is not None}
+
+
+def _align_range(
+    theirs: RowImages, ours: RowImages, overlay: RowImages | None, sources: Mapping[str, str]
+) -> AlignedRange:
     ids = theirs.ids
     if overlay is not None:
         new_ids = overlay.ids.filter(pa.array(~theirs.mark_changed(overlay.ids)))
@@ -200,7 +210,7 @@ def _align_range(theirs: RowImages, ours: RowImages, overlay: RowImages | None) 
     if overlay is not None:
         before = overlay_rows(before, align_rows(ids, overlay.before), ~theirs.mark_changed(ids))
     base = before if overlay is None else _apply_changes(before, ids, overlay)
-    return AlignedRange(ids, base, _apply_changes(before, ids, ours), _apply_changes(before, ids, theirs))
+    return AlignedRange(ids, base, _apply_changes(before, ids, ours), _apply_changes(before, ids, theirs), sources)
 
 
 def _apply_changes(before: SideRows, ids: Values, changed: RowImages) -> SideRows:

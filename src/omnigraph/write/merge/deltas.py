@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.errors import Conflict
+from omnigraph.errors import Conflict, ConflictKey
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import Mask
@@ -31,8 +31,9 @@ MAX_BYTES_IN_MEMORY: Final = 256 * 1024 * 1024
 
 NewValues: TypeAlias = "Mapping[str, Values]"
 """New values of some columns, one value each, that neither side has."""
-Choice: TypeAlias = Literal["ours", "theirs"] | NewValues
-Choose: TypeAlias = Callable[[Conflict, NodeType | EdgeType], Choice | None]
+PreferredSide: TypeAlias = Literal["ours", "theirs"]
+Choice: TypeAlias = PreferredSide | NewValues
+Choose: TypeAlias = Callable[[ConflictKey, NodeType | EdgeType], Choice | None]
 """Decides a conflict; None leaves it unresolved."""
 
 
@@ -139,104 +140,112 @@ class TableMerger:
     def merge_ranges(self, type_: NodeType | EdgeType, ranges: Iterable[AlignedRange]) -> Iterator[RangeDelta]:
         """Yield the delta of each range. Rows with an unresolved conflict stay as in ours."""
         for aligned in ranges:
-            merge = _RangeMerge(type_, aligned, aligned.decide(self.by))
-            self._resolve_conflicts(merge)
-            written = list(merge.rows)
+            decision = aligned.decide(self.by)
+            choices = self._resolve_conflicts(type_, aligned, decision)
+            written = list(choices.merge_rows(decision))
             yield RangeDelta(
                 pa.concat_tables([rows for rows, _ in written]),
                 np.concatenate([~aligned.ours.exists[indexes] for _, indexes in written]),
-                aligned.ids.take(merge.deleted),
-                merge.is_decided,
+                aligned.ids.take(choices.find_deletes(decision)),
+                bool(decision.conflicts.any() or (~decision.taken).any()),
             )
 
     def sort_conflicts(self) -> tuple[Conflict, ...]:
         """Return the unresolved conflicts sorted by id, however the rows were divided."""
         return tuple(sorted(self.open, key=lambda conflict: conflict.id))
 
-    def _resolve_conflicts(self, merge: _RangeMerge) -> None:
-        """Resolve the conflicts of a range, as far as someone decides them."""
-        for index, conflict in merge.find_conflicts():
-            choice = self.choose(conflict, merge.type)
+    def _resolve_conflicts(
+        self, type_: NodeType | EdgeType, aligned: AlignedRange, decision: Decision
+    ) -> _ConflictChoices:
+        """Resolve the conflicts of a range, as far as someone decides them. Only open ones need the values of rows."""
+        indexes = np.flatnonzero(decision.conflicts)
+        undecided: list[tuple[int, ConflictKey]] = []
+        ours: list[int] = []
+        theirs: list[int] = []
+        values: list[tuple[int, NewValues]] = []
+        for index, key in zip(indexes.tolist(), _build_keys(type_, aligned, decision, indexes), strict=True):
+            choice = self.choose(key, type_)
             if choice is None:
-                self.open.append(conflict)
+                undecided.append((index, key))
+            elif choice == "ours":
+                ours.append(index)
+            elif choice == "theirs":
+                theirs.append(index)
             else:
-                merge.apply(index, choice)
+                values.append((index, choice))
+        self.open.extend(_build_conflicts(type_, aligned, undecided))
+        return _ConflictChoices(np.array(ours, np.int64), np.array(theirs, np.int64), values)
 
 
-class _RangeMerge:
-    """The merge of one range of rows so far."""
+def combine_values(values: Sequence[NewValues]) -> Iterator[tuple[RowIndexes, NewValues]]:
+    """Combine the new values of rows that get the same columns; yield the positions of the rows with the columns."""
+    by_names: dict[tuple[str, ...], list[int]] = {}
+    for position, columns in enumerate(values):
+        by_names.setdefault(tuple(sorted(columns)), []).append(position)
+    for names, positions in by_names.items():
+        combined = {name: pa.concat_arrays([values[position][name] for position in positions]) for name in names}
+        yield np.array(positions, np.int64), combined
 
-    def __init__(self, type_: NodeType | EdgeType, aligned: AlignedRange, decision: Decision) -> None:
-        self.type = type_
-        self._aligned = aligned
-        self._decision = decision
-        self._added: list[tuple[pa.Table, RowIndexes]] = []
-        self._deleted: list[int] = []
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether the result differs from the changes of theirs."""
-        return bool(self._decision.conflicts.any() or (~self._decision.taken).any())
+def _build_keys(
+    type_: NodeType | EdgeType, aligned: AlignedRange, decision: Decision, indexes: RowIndexes
+) -> Iterator[ConflictKey]:
+    """Yield what identifies each conflict of a range."""
+    kinds, columns = decision.classify_conflicts(indexes), decision.list_open_columns(indexes)
+    ids = cast("list[str]", to_list(aligned.ids.take(indexes)))
+    for kind, id_, names in zip(kinds, ids, columns, strict=True):
+        yield ConflictKey(str(kind), type_.table_key, id_, tuple(to_public_name(name) for name in names))
 
-    @property
-    def rows(self) -> Iterator[tuple[pa.Table, RowIndexes]]:
-        """The rows to write, and their indexes in the range."""
-        indexes = self._decision.find_upserts()
-        return iter([(self._decision.merge_rows(indexes), indexes), *self._added])
 
-    @property
-    def deleted(self) -> RowIndexes:
-        """The indexes of the rows to delete."""
-        return np.concatenate([self._decision.find_deletes(), np.array(self._deleted, np.int64)])
+def _build_conflicts(
+    type_: NodeType | EdgeType, aligned: AlignedRange, undecided: Sequence[tuple[int, ConflictKey]]
+) -> Iterator[Conflict]:
+    """Yield the unresolved conflicts of a range, with the entity as each side has it."""
+    if not undecided:
+        return
+    indexes = np.array([index for index, _ in undecided], np.int64)
+    sides = (aligned.base, aligned.ours, aligned.theirs)
+    images = zip(*(build_images(type_, side.take(indexes)) for side in sides), strict=True)
+    for (_, key), (base, ours, theirs) in zip(undecided, images, strict=True):
+        message = _describe_conflict(key, type_.name, is_in_ours=ours is not None)
+        yield Conflict(key.kind, key.table_key, key.id, base, ours, theirs, message, key.properties)
 
-    def find_conflicts(self) -> list[tuple[int, Conflict]]:
-        """Return the conflicts with their indexes."""
-        indexes = np.flatnonzero(self._decision.conflicts)
-        if not len(indexes):
-            return []
-        sides = (self._aligned.base, self._aligned.ours, self._aligned.theirs)
-        images = zip(*(build_images(self.type, side.take(indexes)) for side in sides), strict=True)
-        ids = cast("list[str]", to_list(self._aligned.ids.take(indexes)))
-        return [
-            (index, self._build_conflict(index, id_, *three))
-            for index, id_, three in zip(indexes.tolist(), ids, images, strict=True)
-        ]
 
-    def _build_conflict(
-        self,
-        index: int,
-        id_: str,
-        base: Mapping[str, object] | None,
-        ours: Mapping[str, object] | None,
-        theirs: Mapping[str, object] | None,
-    ) -> Conflict:
-        kind = self._decision.kinds[index]
-        properties = tuple(to_public_name(name) for name in self._decision.list_open_columns(index))
-        name = f"{self.type.name} '{id_}'"
-        match kind:
-            case ConflictKind.DIVERGENT_INSERT:
-                message = f"both sides inserted {name}, with different {_quote_names(properties)}"
-            case ConflictKind.DIVERGENT_UPDATE:
-                message = f"both sides changed {_quote_names(properties)} of {name}"
-            case _:
-                deleter, other = ("ours", "theirs") if ours is None else ("theirs", "ours")
-                message = f"{deleter} deleted {name}, {other} changed it"
-        return Conflict(str(kind), self.type.name, id_, base, ours, theirs, message, properties)
+def _describe_conflict(key: ConflictKey, type_name: str, *, is_in_ours: bool) -> str:
+    name = f"{type_name} '{key.id}'"
+    match key.kind:
+        case ConflictKind.DIVERGENT_INSERT:
+            return f"both sides inserted {name}, with different {_quote_names(key.properties)}"
+        case ConflictKind.DIVERGENT_UPDATE:
+            return f"both sides changed {_quote_names(key.properties)} of {name}"
+        case _:
+            deleter, other = ("theirs", "ours") if is_in_ours else ("ours", "theirs")
+            return f"{deleter} deleted {name}, {other} changed it"
 
-    def apply(self, index: int, choice: Choice) -> None:
-        """Apply the decision about a conflict."""
-        ours, theirs = self._decision.ours.exists[index], self._decision.theirs.exists[index]
-        at = np.array([index], np.int64)
-        if choice == "theirs" and not theirs:
-            self._deleted.append(index)
-        elif choice == "theirs":
-            self._added.append((self._decision.merge_rows(at, open_from_theirs=True), at))
-        elif choice == "ours":
-            # If both have the row, properties that only theirs changed are still taken.
-            if ours and theirs and any(mask[index] for mask in self._decision.from_theirs.values()):
-                self._added.append((self._decision.merge_rows(at), at))
-        else:
-            self._added.append((replace_columns(self._decision.merge_rows(at), choice), at))
+
+@dataclass(frozen=True, slots=True)
+class _ConflictChoices:
+    """The decided conflicts of one range, by index: for ours, for theirs, or for new values."""
+
+    ours: RowIndexes
+    theirs: RowIndexes
+    values: Sequence[tuple[int, NewValues]]
+
+    def merge_rows(self, decision: Decision) -> Iterator[tuple[pa.Table, RowIndexes]]:
+        """Yield the rows to write, and their indexes in the range."""
+        # If both sides have the row, properties that only theirs changed are taken even if ours is chosen.
+        for indexes in (decision.find_upserts(), decision.find_partly_taken(self.ours)):
+            yield decision.merge_rows(indexes), indexes
+        taken = self.theirs[decision.theirs.exists[self.theirs]]
+        yield decision.merge_rows(taken, open_from_theirs=True), taken
+        indexes = np.array([index for index, _ in self.values], np.int64)
+        for positions, columns in combine_values([columns for _, columns in self.values]):
+            chosen = indexes[positions]
+            yield replace_columns(decision.merge_rows(chosen), columns), chosen
+
+    def find_deletes(self, decision: Decision) -> RowIndexes:
+        """Return the indexes of the rows to delete."""
+        return np.concatenate([decision.find_deletes(), self.theirs[~decision.theirs.exists[self.theirs]]])
 
 
 def _quote_names(properties: tuple[str, ...]) -> str:

@@ -18,7 +18,8 @@ from yaml.error import Mark, MarkedYAMLError, YAMLError
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from omnigraph.arguments import check_path
-from omnigraph.errors import Conflict, NotFound, ParameterError, ValidationError, Violation
+from omnigraph.errors import Conflict, ConflictKey, NotFound, ParameterError, ValidationError, Violation
+from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_similar
 from omnigraph.lazy_dataclass import dataclass
 
@@ -27,7 +28,7 @@ ResolutionInput: TypeAlias = "str | Path | Mapping[str, object]"
 
 _TOP_KEYS: Final = ("version", "graph", "source", "target", "by", "conflicts")
 _IDENTIFYING_KEYS: Final = ("kind", "type", "id")
-_INFORMATIVE_KEYS: Final = ("properties", "message", "base", "ours", "theirs")
+_INFORMATIVE_KEYS: Final = ("table_key", "properties", "message", "base", "ours", "theirs")
 _HEADER: Final = """\
 # Decide each conflict: choose ours (the branch that is merged into), theirs (what is merged into it),
 # or give values, such as {age: 42}. A conflict with null is not decided yet.
@@ -36,7 +37,10 @@ _HEADER: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class ResolutionEntry:
-    """The decision about one conflict. Without properties it applies to all conflicts of its kind, type and id."""
+    """The decision about one conflict. Without properties it applies to all conflicts of its kind, type and id.
+
+    Without a table key, as in files of earlier releases, it applies to a node type and an edge type of that name.
+    """
 
     kind: str
     type: str
@@ -44,11 +48,15 @@ class ResolutionEntry:
     choose: object
     properties: tuple[str, ...] | None = None
     line: int | None = None
+    table_key: str | None = None
 
-    def applies_to(self, conflict: Conflict) -> bool:
+    def applies_to(self, conflict: ConflictKey) -> bool:
         """Whether the entry is about a conflict."""
-        named = (self.kind, self.type, self.id) == (conflict.kind, conflict.type, conflict.id)
-        return named and self.properties in (None, conflict.properties)
+        is_of_type = conflict.table_key in (
+            TableKey.candidates(self.type) if self.table_key is None else (self.table_key,)
+        )
+        is_same = is_of_type and (self.kind, self.id) == (conflict.kind, conflict.id)
+        return is_same and self.properties in (None, conflict.properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,9 @@ def write_resolution(
 
 
 def _dump_entry(entry: ResolutionEntry) -> dict[str, object]:
-    optional = {} if entry.properties is None else {"properties": list(entry.properties)}
+    optional: dict[str, object] = {} if entry.properties is None else {"properties": list(entry.properties)}
+    if entry.table_key is not None:
+        optional = {"table_key": entry.table_key, **optional}
     return {"kind": entry.kind, "type": entry.type, "id": entry.id, **optional, "choose": entry.choose}
 
 
@@ -195,7 +205,7 @@ class _ResolutionParser:
             entry = self._parse_entry(number, value)
             if entry is None:
                 continue
-            key = (entry.kind, entry.type, entry.id, entry.properties)
+            key = (entry.kind, entry.table_key or entry.type, entry.id, entry.properties)
             if key in seen:
                 self._add_problem(value, entry.type, f"conflict {number} is listed twice")
             seen.add(key)
@@ -214,7 +224,17 @@ class _ResolutionParser:
         properties = value.get("properties")
         names = tuple(map(str, cast("Sequence[object]", properties))) if isinstance(properties, list | tuple) else None
         kind, id_ = str(value["kind"]), str(value["id"])
-        return ResolutionEntry(kind, type_, id_, value["choose"], names, self._lines.get(id(value)))
+        table_key = self._parse_table_key(number, value, type_)
+        return ResolutionEntry(kind, type_, id_, value["choose"], names, self._lines.get(id(value)), table_key)
+
+    def _parse_table_key(self, number: int, value: Mapping[str, object], type_: str) -> str | None:
+        table_key = value.get("table_key")
+        if table_key is None:
+            return None
+        if table_key not in TableKey.candidates(type_)[1:]:
+            names = " or ".join(TableKey.candidates(type_)[1:])
+            self._add_problem(value, type_, f"conflict {number} has table_key '{table_key}'; it must be {names}")
+        return str(table_key)
 
     def _report_unknown(self, value: Mapping[str, object], known: Sequence[str], type_: str) -> None:
         for name in value:

@@ -6,11 +6,11 @@ value. All problems are collected and raised together at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias, cast
+from typing import TypeAlias, cast
 
-from omnigraph.errors import UNDECIDED, Conflict, ParameterError, Violation
+from omnigraph.errors import UNDECIDED, Conflict, ConflictKey, ParameterError, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import Scalar, ValueType
@@ -20,12 +20,11 @@ from omnigraph.read.rows import to_blob_array
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values
 from omnigraph.write.merge.conflict_images import to_column_name
-from omnigraph.write.merge.deltas import Choice
+from omnigraph.write.merge.deltas import Choice, PreferredSide
 from omnigraph.write.merge.resolution_file import Resolution, ResolutionEntry, build_resolution_error
 from omnigraph.write.merge.three_way import ConflictKind, MergeBy
 from omnigraph.write.row_values import InvalidBlob, parse_blob
 
-PreferredSide: TypeAlias = Literal["ours", "theirs"]
 _END: ValueType = ValueType(Scalar.STRING)
 _Problem: TypeAlias = "tuple[int | None, str, str | None, str]"
 """The line and id of an entry, the property, and the message. Equal problems are reported once."""
@@ -48,6 +47,10 @@ class ConflictResolver:
         self._matched: set[int] = set()
         """The indexes of entries that matched a conflict."""
         self._problems: dict[_Problem, Violation] = {}
+        self._entries: dict[tuple[str, str], list[tuple[int, ResolutionEntry]]] = {}
+        """The entries with their indexes, by the kind and the id of their conflict."""
+        for index, entry in enumerate(() if resolution is None else resolution.entries):
+            self._entries.setdefault((entry.kind, entry.id), []).append((index, entry))
 
     def refuse_stale(self, source: str, target: str, by: MergeBy) -> None:
         """Refuse a file that was written for other commits, or for another granularity."""
@@ -68,7 +71,7 @@ class ConflictResolver:
                     details={"side": side, "written_for": written, "now": now},
                 )
 
-    def choose(self, conflict: Conflict, type_: NodeType | EdgeType) -> Choice | None:
+    def choose(self, conflict: ConflictKey, type_: NodeType | EdgeType) -> Choice | None:
         """Return the decision about a conflict; None if there is none."""
         entry = self._match_entry(conflict)
         if entry is None or entry.choose is None:
@@ -91,12 +94,13 @@ class ConflictResolver:
         """
         if self._resolution is None:
             return
-        conflicts = list(possible)
+        for key in (conflict.key for conflict in possible):
+            self._matched |= {index for index, entry in self._list_entries(key) if entry.applies_to(key)}
         for index, entry in enumerate(self._resolution.entries):
-            if index not in self._matched and not any(entry.applies_to(conflict) for conflict in conflicts):
+            if index not in self._matched:
                 self._add_problem(entry, f"there is no such conflict: {entry.kind} of {entry.type} '{entry.id}'")
         for conflict in open_ or ():
-            undecided = self._match_entry(conflict)
+            undecided = self._match_entry(conflict.key)
             if undecided is not None and undecided.choose is None:
                 self._add_problem(undecided, f"it is undecided: {conflict.message}", rule=UNDECIDED)
         if self._problems:
@@ -116,17 +120,18 @@ class ConflictResolver:
         """Whether an entry has matched no conflict so far."""
         return self._resolution is not None and len(self._matched) < len(self._resolution.entries)
 
-    def _match_entry(self, conflict: Conflict) -> ResolutionEntry | None:
-        if self._resolution is None:
-            return None
-        for index, entry in enumerate(self._resolution.entries):
+    def _list_entries(self, conflict: ConflictKey) -> Sequence[tuple[int, ResolutionEntry]]:
+        return self._entries.get((conflict.kind, conflict.id), ())
+
+    def _match_entry(self, conflict: ConflictKey) -> ResolutionEntry | None:
+        for index, entry in self._list_entries(conflict):
             if entry.applies_to(conflict):
                 self._matched.add(index)
                 return entry
         return None
 
     def _convert_values(
-        self, entry: ResolutionEntry, conflict: Conflict, type_: NodeType | EdgeType, given: Mapping[object, object]
+        self, entry: ResolutionEntry, conflict: ConflictKey, type_: NodeType | EdgeType, given: Mapping[object, object]
     ) -> Choice:
         """Convert the values of an entry to columns. If there is a problem, record it and return "ours" instead."""
         before = len(self._problems)

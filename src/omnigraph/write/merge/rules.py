@@ -7,13 +7,13 @@ or theirs takes all of them from that side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Generic, Protocol, Self, TypeVar, cast
 
 import pyarrow as pa
 
-from omnigraph.errors import Conflict, Violation
+from omnigraph.errors import Conflict, ConflictKey, Violation
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
@@ -21,7 +21,15 @@ from omnigraph.read.frames import Mask
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_bool_array, to_list
 from omnigraph.write.merge.conflict_images import build_images_by_id, read_images, read_stored_rows, to_public_name
-from omnigraph.write.merge.deltas import Choice, Choose, TableDelta, empty_delta
+from omnigraph.write.merge.deltas import (
+    Choice,
+    Choose,
+    NewValues,
+    PreferredSide,
+    TableDelta,
+    combine_values,
+    empty_delta,
+)
 from omnigraph.write.merge.three_way import ConflictKind
 from omnigraph.write.mutation import PendingTable, StagingArea, replace_columns
 from omnigraph.write.rules import (
@@ -117,7 +125,7 @@ def apply_rules(
     sides: MergeSnapshots, tables: Mapping[str, Merged], choose: Choose, checker: RuleChecker[Merged]
 ) -> RuledMerge[Merged]:
     """Check the merged tables. Resolve conflicts as far as someone decides them, and check again."""
-    tried: set[tuple[object, ...]] = set()
+    tried: set[ConflictKey] = set()
     reads: frozenset[str] = frozenset()
     while True:
         found = checker.check(tables)
@@ -125,15 +133,12 @@ def apply_rules(
         conflicts = _find_rule_conflicts(sides, tables, found)
         # A conflict that was decided and is still there is not helped by the same decision.
         undecided = [each for each in conflicts if each.conflict.key not in tried]
-        choices: list[tuple[_RuleConflict, Choice | None]] = [
-            (each, choose(each.conflict, each.type)) for each in undecided
-        ]
-        if all(choice is None for _, choice in choices):
+        choices = ((each, choose(each.conflict.key, each.type)) for each in undecided)
+        decided: list[tuple[_RuleConflict, Choice]] = [(each, choice) for each, choice in choices if choice is not None]
+        if not decided:
             return RuledMerge(tables, found.result, reads, tuple(each.conflict for each in conflicts))
-        for each, choice in choices:
-            if choice is not None:
-                tried.add(each.conflict.key)
-                tables = _apply_choice(sides, tables, checker, each, choice)
+        tried.update(each.conflict.key for each, _ in decided)
+        tables = _apply_choices(sides, tables, checker, decided)
 
 
 @dataclass(slots=True)
@@ -215,11 +220,13 @@ def _to_rule_conflicts(
     base, ours, theirs = (read_images(side, type_, ids) for side in (sides.base, sides.ours, sides.theirs))
     rows = arrow_schema(type_).empty_table() if table is None else table.rows_of(ids)
     merged = build_images_by_id(type_, rows)
-    for each in found:
+    nodes = [_find_node(each, merged.get(each.id) or ours.get(each.id)) for each in found]
+    edges = _list_edges_of(sides, found, nodes)
+    for each, node in zip(found, nodes, strict=True):
         named = (each.violation.property or "").split(", ")
         conflict = Conflict(
             str(ConflictKind.VALUE if each.rule is None else _CONFLICT_KINDS[each.rule.kind]),
-            type_.name,
+            type_.table_key,
             each.id,
             base.get(each.id),
             ours.get(each.id),
@@ -227,7 +234,7 @@ def _to_rule_conflicts(
             each.violation.message,
             tuple(to_public_name(name) for name in named if name),
         )
-        yield _RuleConflict(conflict, type_, _find_involved_ids(sides, each, merged.get(each.id) or ours.get(each.id)))
+        yield _RuleConflict(conflict, type_, _find_involved_ids(each, node, edges))
 
 
 def _index_rules(catalog: Catalog) -> Mapping[tuple[str | None, str, str | None], SetRule]:
@@ -235,28 +242,47 @@ def _index_rules(catalog: Catalog) -> Mapping[tuple[str | None, str, str | None]
     return {(rule.table_key, rule.rule, rule.property): rule for key in tables for rule in list_set_rules(catalog, key)}
 
 
-def _find_involved_ids(
-    sides: MergeSnapshots, found: _BrokenRule, merged: Mapping[str, object] | None
-) -> Mapping[str, frozenset[str]]:
-    """Return the ids involved in a violation, by table key; ``merged`` is the entity that it is about."""
-    key, rule = found.type.table_key, found.rule
-    if rule is None:
-        return {key: frozenset({found.id})}
-    ids = frozenset(found.violation.ids)
-    if rule.kind is RuleKind.UNIQUE:
-        return {key: ids}
+def _find_node(found: _BrokenRule, merged: Mapping[str, object] | None) -> str | None:
+    """Return the node that a rule about edges is about; ``merged`` is the edge."""
+    if found.rule is None or found.rule.kind is RuleKind.UNIQUE:
+        return None
     # The value in a violation may be shortened; the edge has the whole id of the node.
-    node = str(found.violation.value if merged is None else merged[to_public_name(rule.property)])
+    return str(found.violation.value if merged is None else merged[to_public_name(found.rule.property)])
+
+
+def _list_edges_of(
+    sides: MergeSnapshots, found: Sequence[_BrokenRule], nodes: Sequence[str | None]
+) -> Mapping[str, frozenset[str]]:
+    """Return the ids of all edges of the nodes that have too many or too few, on both sides."""
+    rules = ((each.rule, node) for each, node in zip(found, nodes, strict=True))
+    sources = {node for rule, node in rules if node and rule and rule.kind is RuleKind.CARDINALITY}
+    edges: dict[str, set[str]] = {node: set() for node in sources}
+    for side in (sides.ours, sides.theirs) if sources else ():
+        rows = read_stored_rows(side, found[0].type, sources, "src")
+        for node, id_ in zip(cast("list[str]", to_list(column_of(rows, "src"))), _list_ids(rows), strict=True):
+            edges[node].add(id_)
+    return {node: frozenset(ids) for node, ids in edges.items()}
+
+
+def _find_involved_ids(
+    found: _BrokenRule, node: str | None, edges: Mapping[str, frozenset[str]]
+) -> Mapping[str, frozenset[str]]:
+    """Return the ids involved in a violation, by table key; ``edges`` are those of each node."""
+    key, rule = found.type.table_key, found.rule
+    if rule is None or node is None:
+        return {key: frozenset({found.id} if rule is None else found.violation.ids)}
     if rule.kind is RuleKind.ENDS:
         return {key: frozenset({found.id}), TableKey.of_node(rule.end_type): frozenset({node})}
-    edges = [read_stored_rows(side, found.type, [node], "src") for side in (sides.ours, sides.theirs)]
-    return {key: ids.union(*(_list_ids(rows) for rows in edges))}
+    return {key: edges[node].union(found.violation.ids)}
 
 
-def _read_merged_row(sides: MergeSnapshots, table: MergedTable, type_: NodeType | EdgeType, id_: str) -> pa.Table:
-    """Read the row of an entity as merged, or else as ours has it."""
-    merged = table.rows_of([id_])
-    return merged if merged.num_rows else read_stored_rows(sides.ours, type_, [id_])
+def _read_merged_rows(
+    sides: MergeSnapshots, table: MergedTable, type_: NodeType | EdgeType, ids: list[str]
+) -> pa.Table:
+    """Read the rows of entities as merged, or else as ours has them."""
+    merged = table.rows_of(ids)
+    missing = set(ids).difference(_list_ids(merged))
+    return pa.concat_tables([merged, read_stored_rows(sides.ours, type_, missing)]) if missing else merged
 
 
 def _list_ids(rows: pa.Table) -> list[str]:
@@ -266,33 +292,69 @@ def _list_ids(rows: pa.Table) -> list[str]:
 # --------------------------------------------------------------------------------------------- decisions
 
 
-def _apply_choice(
+@dataclass(slots=True)
+class _TableChoices:
+    """The decisions about the rows of one table, by id: one side, and new values on top of it. The last one counts."""
+
+    side: dict[str, PreferredSide] = field(default_factory=dict[str, "PreferredSide"])
+    values: dict[str, NewValues] = field(default_factory=dict[str, "NewValues"])
+
+    def list_ids(self, side: PreferredSide) -> Values:
+        """Return the ids that one side decides."""
+        return cast("Values", pa.array(sorted(id_ for id_, own in self.side.items() if own == side), pa.string()))
+
+    def add_side(self, ids: Iterable[str], side: PreferredSide) -> None:
+        """Take some ids from one side."""
+        for id_ in ids:
+            self.side[id_] = side
+            self.values.pop(id_, None)
+
+    def add_values(self, id_: str, values: NewValues) -> None:
+        """Give new values to an entity."""
+        self.values[id_] = {**self.values.get(id_, {}), **values}
+
+
+def _apply_choices(
     sides: MergeSnapshots,
     tables: Mapping[str, Merged],
     checker: RuleChecker[Merged],
-    decided: _RuleConflict,
-    choice: Choice,
+    decided: Iterable[tuple[_RuleConflict, Choice]],
 ) -> Mapping[str, Merged]:
-    """Apply a decision: take the involved rows from one side, or give the entity other values."""
-    found = dict(tables)
-    if not isinstance(choice, str):
-        key = decided.type.table_key
-        table = found.get(key) or checker.make_empty(decided.type)
-        row = _read_merged_row(sides, table, decided.type, decided.conflict.id)
-        if row.num_rows:
-            is_new = ~exists_in(sides.ours, decided.type, column_of(row, "id"))
-            found[key] = table.without(column_of(row, "id")).with_rows(replace_columns(row, choice), is_new)
-        return found
-    for key, ids in decided.parts.items():
+    """Apply decisions: take the involved rows from one side, or give entities other values."""
+    by_table: dict[str, _TableChoices] = {}
+    for each, choice in decided:
+        if isinstance(choice, Mapping):
+            by_table.setdefault(each.type.table_key, _TableChoices()).add_values(each.conflict.id, choice)
+            continue
+        for key, ids in each.parts.items():
+            by_table.setdefault(key, _TableChoices()).add_side(ids, choice)
+    merged = dict(tables)
+    for key, choices in by_table.items():
         type_ = type_of_table(sides.catalog, key)
-        involved = cast("Values", pa.array(sorted(ids), pa.string()))
-        table = (found.get(key) or checker.make_empty(type_)).without(involved)
-        found[key] = table if choice == "ours" else _take_theirs(sides, type_, table, involved)
-    return found
+        theirs = choices.list_ids("theirs")
+        table = (merged.get(key) or checker.make_empty(type_)).without(choices.list_ids("ours"))
+        table = _take_theirs(sides, type_, table.without(theirs), theirs)
+        merged[key] = _replace_values(sides, type_, table, choices.values)
+    return merged
+
+
+def _replace_values(
+    sides: MergeSnapshots, type_: NodeType | EdgeType, table: Merged, values: Mapping[str, NewValues]
+) -> Merged:
+    """Give new values to some entities, as far as they exist."""
+    rows = _read_merged_rows(sides, table, type_, sorted(values)) if values else arrow_schema(type_).empty_table()
+    if not rows.num_rows:
+        return table
+    parts = combine_values([values[id_] for id_ in _list_ids(rows)])
+    replaced = pa.concat_tables([replace_columns(rows.take(positions), columns) for positions, columns in parts])
+    ids = column_of(replaced, "id")
+    return table.without(ids).with_rows(replaced, ~exists_in(sides.ours, type_, ids))
 
 
 def _take_theirs(sides: MergeSnapshots, type_: NodeType | EdgeType, table: Merged, ids: Values) -> Merged:
     """Take the rows of some ids from theirs: write them, or delete those that theirs does not have."""
+    if not len(ids):
+        return table
     rows = read_stored_rows(sides.theirs, type_, cast("list[str]", to_list(ids)))
     their_ids = column_of(rows, "id")
     in_ours = exists_in(sides.ours, type_, ids)

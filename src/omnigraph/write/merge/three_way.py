@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Literal, TypeAlias, cast
+from itertools import compress
+from typing import Final, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ from omnigraph.storage.columns import Rows, Values, column_of, compute, to_bool_
 
 MergeBy: TypeAlias = Literal["row", "property"]
 RowIndexes: TypeAlias = npt.NDArray[np.int64]
+NO_SOURCES: Final[Mapping[str, str]] = {}
+"""The sources of the derived columns of a type that has none."""
 
 
 class ConflictKind(StrEnum):
@@ -54,20 +57,42 @@ class Decision:
 
     ``taken``: theirs replaces ours or is merged with it; if theirs has no row, the row is deleted. ``conflicts``: must
     be decided. ``from_theirs``: by column, whether a taken row gets the value of theirs. ``open``: by column, whether
-    the values of a conflict differ.
+    the values of a conflict differ. ``sources``: by derived column, the column that decides for it.
     """
 
+    base: SideRows
     ours: SideRows
     theirs: SideRows
     taken: Mask
     conflicts: Mask
     from_theirs: Mapping[str, Mask]
     open: Mapping[str, Mask]
-    kinds: Mapping[int, ConflictKind]
+    sources: Mapping[str, str]
 
-    def list_open_columns(self, index: int) -> tuple[str, ...]:
-        """Return the columns of a conflict whose values differ."""
-        return tuple(name for name, mask in self.open.items() if mask[index])
+    def list_open_columns(self, indexes: RowIndexes) -> list[tuple[str, ...]]:
+        """Return for each of some conflicts the columns whose values differ."""
+        names = list(self.open)
+        rows = np.column_stack([self.open[name][indexes] for name in names]).tolist()
+        return [tuple(compress(names, row)) for row in rows]
+
+    def classify_conflicts(self, indexes: RowIndexes) -> list[ConflictKind]:
+        """Return the kind of each of some conflicts."""
+        is_update = self.ours.exists[indexes] & self.theirs.exists[indexes]
+        in_base = self.base.exists[indexes]
+        return [
+            ConflictKind.DIVERGENT_INSERT
+            if not known
+            else ConflictKind.DIVERGENT_UPDATE
+            if update
+            else ConflictKind.DELETE_VS_UPDATE
+            for known, update in zip(in_base.tolist(), is_update.tolist(), strict=True)
+        ]
+
+    def find_partly_taken(self, indexes: RowIndexes) -> RowIndexes:
+        """Return those of some conflicts in which a property that only theirs changed is taken."""
+        in_both_sides = self.ours.exists[indexes] & self.theirs.exists[indexes]
+        has_taken = np.logical_or.reduce([mask[indexes] for mask in self.from_theirs.values()])
+        return indexes[in_both_sides & has_taken]
 
     def find_upserts(self) -> RowIndexes:
         """Return the indexes of the rows to write."""
@@ -83,7 +108,7 @@ class Decision:
         for name in self.ours.rows.column_names:
             theirs = self.from_theirs[name][indexes]
             if open_from_theirs:
-                theirs = theirs | self.open[name][indexes]
+                theirs = theirs | self.open[name][indexes] | self.open[self.sources.get(name, name)][indexes]
             # A row that only one side has is taken whole from that side.
             theirs = (theirs | ~self.ours.exists[indexes]) & self.theirs.exists[indexes]
             found.append(_choose_values(self.ours.rows, self.theirs.rows, name, indexes, theirs))
@@ -116,8 +141,14 @@ def overlay_rows(below: SideRows, above: SideRows, is_changed: Mask) -> SideRows
     return SideRows(rows, np.where(is_changed, above.exists, below.exists))
 
 
-def decide_rows(base: SideRows, ours: SideRows, theirs: SideRows, by: MergeBy) -> Decision:
-    """Decide each row. The sides have the same columns and are aligned by index."""
+def decide_rows(
+    base: SideRows, ours: SideRows, theirs: SideRows, by: MergeBy, sources: Mapping[str, str] = NO_SOURCES
+) -> Decision:
+    """Decide each row. The sides have the same columns and are aligned by index.
+
+    ``sources`` has for each derived column, such as an embedding, the column that it is computed from. Where the
+    sources differ, both columns come from the same side, since the one does not fit the other otherwise.
+    """
     columns = [name for name in ours.rows.column_names if name != "id"]
     same = {
         pair: {name: _compare_column(one.rows, other.rows, name) for name in columns}
@@ -141,17 +172,13 @@ def decide_rows(base: SideRows, ours: SideRows, theirs: SideRows, by: MergeBy) -
         only_ours = in_all_sides & same["bt"][name]
         open_[name] = in_both_sides & differs & ~only_theirs & ~only_ours
         from_theirs[name] = taken | only_theirs
+    for derived, source in sources.items() if by == "property" else ():
+        is_source_different = ~same["ot"][source]
+        open_[derived] = open_[derived] & ~is_source_different
+        from_theirs[derived] = np.where(is_source_different, from_theirs[source], from_theirs[derived])
     at_odds = np.logical_or.reduce([*open_.values()])
     conflicts = contested if by == "row" else contested & (at_odds | ~in_all_sides)
-    kinds = {index: _classify_conflict(base, ours, theirs, index) for index in np.flatnonzero(conflicts).tolist()}
-    return Decision(ours, theirs, taken | (contested & ~conflicts), conflicts, from_theirs, open_, kinds)
-
-
-def _classify_conflict(base: SideRows, ours: SideRows, theirs: SideRows, index: int) -> ConflictKind:
-    if not base.exists[index]:
-        return ConflictKind.DIVERGENT_INSERT
-    in_both_sides = ours.exists[index] and theirs.exists[index]
-    return ConflictKind.DIVERGENT_UPDATE if in_both_sides else ConflictKind.DELETE_VS_UPDATE
+    return Decision(base, ours, theirs, taken | (contested & ~conflicts), conflicts, from_theirs, open_, sources)
 
 
 def _compare_rows(one: SideRows, other: SideRows, columns: Iterable[Mask]) -> Mask:
