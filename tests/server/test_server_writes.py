@@ -248,7 +248,7 @@ def test_a_merge_and_its_conflicts(client: Client, reader: Client) -> None:
     done = client.ok("POST", "branches/merge", {"source": "m/a", "target": "m/b", "prefer": "theirs", "dry_run": True})
     assert done["commit"] is None
     tried = reader.ok("POST", "merges", {"source": "m/a", "target": "m/b", "dry_run": True})
-    assert "outcome" not in tried
+    assert tried["outcome"] == "conflicts"
     assert tried["conflicts"][0]["row_id"] == "bob"
     assert reader.fails(403, "POST", "merges", {"source": "m/a", "target": "m/b"})["code"] == "forbidden"
     error = client.fails(409, "POST", "merges", {"source": "m/a", "target": "m/b"})

@@ -123,5 +123,6 @@ def conflicts_of(graph: Graph, source: str = "dev", into: str = "main") -> list[
     with pytest.raises(MergeConflicts) as raised:
         graph.merge(source, into)
     assert written(graph, into) == before
-    assert graph.merge(source, into, dry_run=True).conflicts == raised.value.conflicts
+    tried = graph.merge(source, into, dry_run=True)
+    assert (tried.outcome, tried.conflicts) == ("conflicts", raised.value.conflicts)
     return list(raised.value.conflicts)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.errors import MergeConflicts, NotFound, ParameterError
+from omnigraph.errors import MergeConflicts, NotFound, ParameterError, Unsupported
 from omnigraph.graph import Graph
 from omnigraph.write.merge.deltas import Counts
 from tests.graphs import written
-from tests.write.merge.social_graph import edit, knows, make, person, state
+from tests.write.merge.social_graph import SCHEMA, edit, knows, make, person, state
 
 
 @pytest.fixture
@@ -99,6 +99,21 @@ def test_a_commit_of_another_branch_can_be_reverted_here(graph: Graph) -> None:
     assert state(graph)["Person", "ann"] == person(30)
     assert ("Person", "dan") not in state(graph)
     assert ("Person", "dan") in state(graph, "dev")
+
+
+def test_a_schema_change_is_refused_with_a_reason(graph: Graph) -> None:
+    graph.create_branch("dev")
+    added = graph.apply_schema(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"), message="add nick").commit
+    edit(graph, "dev", people={"dan": person(4)})
+    caught_up = graph.commits("dev")[1]
+    assert added is not None
+    for branch, commit in (("main", added), ("dev", caught_up)):
+        before = written(graph, branch)
+        for dry_run in (False, True):
+            with pytest.raises(Unsupported, match=f"{commit.id} changed the schema") as raised:
+                graph.revert(commit.id, branch=branch, dry_run=dry_run)
+            assert raised.value.details["parent"] == commit.parents[0]
+        assert written(graph, branch) == before
 
 
 def test_bad_input_is_refused(graph: Graph) -> None:

@@ -20,6 +20,7 @@ from omnigraph.errors import (
     NotFound,
     OmniGraphError,
     ParameterError,
+    Unsupported,
 )
 from omnigraph.language.schema import Schema, split_by_kind
 from omnigraph.lazy_dataclass import dataclass
@@ -58,14 +59,14 @@ from omnigraph.write.merge.common_ancestors import (
     refuse_renamed,
     take_snapshot_at,
 )
-from omnigraph.write.merge.deltas import Counts
+from omnigraph.write.merge.deltas import Counts, PreferredSide
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan
 from omnigraph.write.merge.resolution_file import Resolution, ResolutionInput, read_resolution
-from omnigraph.write.merge.resolver import ConflictResolver, PreferredSide
+from omnigraph.write.merge.resolver import ConflictResolver
 from omnigraph.write.merge.rules import MergeSnapshots
 from omnigraph.write.merge.three_way import MergeBy
 
-MergeKind: TypeAlias = Literal["already-up-to-date", "fast-forward", "merged"]
+MergeKind: TypeAlias = Literal["already-up-to-date", "fast-forward", "merged", "conflicts"]
 UP_TO_DATE: Final = "already-up-to-date"
 
 
@@ -73,6 +74,7 @@ UP_TO_DATE: Final = "already-up-to-date"
 class MergeResult:
     """The result of a merge or a revert, or of its dry run. ``commit`` is None if nothing was written.
 
+    ``outcome`` is ``conflicts`` for a dry run with unresolved conflicts: the merge itself would raise an error.
     ``base``, ``source`` and ``target`` are commits: the common ancestor, what was merged, and what it was merged into.
     """
 
@@ -161,6 +163,7 @@ def revert(
     if resolved.commit is None:
         raise NotFound(f"no commit at {ref}")
     reverted = resolved.commit
+    _refuse_schema_change(manifest, reverted)
     parent = find_commit(manifest, reverted.branch or MAIN, _choose_parent(reverted, side))
     commit_options = replace(
         commit_options,
@@ -179,6 +182,20 @@ def revert(
         WriterKind.MUTATION,
     )
     return _run(manifest, operation, options, commit_options)
+
+
+def _refuse_schema_change(manifest: Manifest, reverted: CommitRecord) -> None:
+    """Refuse to revert a commit that changed the schema: a revert compares rows, all read in the current schema."""
+    if reverted.parent is None:
+        return
+    parent = find_commit(manifest, reverted.branch or MAIN, reverted.parent)
+    before, after = (take_snapshot_at(manifest, each).written_under for each in (parent, reverted))
+    if before is not None and before != after:
+        raise Unsupported(
+            f"{reverted.id} changed the schema, and a revert changes rows only",
+            hint=f"apply the earlier schema with `omnigraph schema apply`; the rows as they were are at {parent.id}",
+            details={"commit": reverted.id, "parent": parent.id},
+        )
 
 
 def _describe_commit(reverted: CommitRecord) -> str:
@@ -360,7 +377,8 @@ class _MergeOutcome:
     def to_result(self, commit_made: Commit | None) -> MergeResult:
         """Convert to the public result."""
         nodes, edges = split_by_kind(self.counts)
-        return MergeResult(self.outcome, commit_made, self.base, self.source, self.target, self.conflicts, nodes, edges)
+        outcome = "conflicts" if self.conflicts else self.outcome
+        return MergeResult(outcome, commit_made, self.base, self.source, self.target, self.conflicts, nodes, edges)
 
 
 @dataclass(frozen=True, slots=True)
