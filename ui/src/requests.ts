@@ -669,7 +669,7 @@ export type MergeAnswer = {
   readonly conflicts: readonly (ConflictAnswer)[];
   readonly edges: Record<string, Json>;
   readonly nodes: Record<string, Json>;
-  readonly outcome?: string | null | undefined;
+  readonly outcome: string;
   readonly target_commit: string | null;
 };
 
