@@ -28,7 +28,7 @@ from omnigraph.spark.session import get_session
 from omnigraph.spark.source import SparkSnapshot, view_names
 from omnigraph.write import evolve
 from omnigraph.write import merge as merges
-from omnigraph.write.commit import CommitOptions
+from omnigraph.write.commit import CommitOptions, begin_write
 from omnigraph.write.embed import EmbedPace, EmbedResult, embed_in_tasks
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
@@ -204,7 +204,8 @@ class SparkGraph:
         from omnigraph.spark.query import read_match
 
         self._check_writable()
-        commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
+        options = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
+        commit_options = begin_write(self.manifest, options)
         read = partial(read_match, manifest=self.manifest, session=self.session, engine=engine)
         return retry_on_conflict(
             lambda: mutate(self.manifest, source, name, params, commit_options, read_match=read), retries

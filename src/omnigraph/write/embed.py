@@ -39,6 +39,7 @@ from omnigraph.write.commit import (
     CommitOptions,
     PreparedWrite,
     WriterKind,
+    begin_write,
     commit_operation,
     refuse_repeated,
 )
@@ -103,7 +104,7 @@ def embed(
     """
     if batch < 1:
         raise ParameterError(f"batch is {batch}", hint="give 1 or more")
-    options = options or CommitOptions(MAIN)
+    options = begin_write(manifest, options or CommitOptions(MAIN))
     options = replace(options, schema_ir_hash=schema.hash, message=options.message or f"embed {type_name}")
     if options.key is not None and commit_each:
         raise ParameterError("a key belongs to one commit", hint="leave out the key, or commit_each")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.write.commit.section import (
         CATCH_UP_MESSAGE,
         HANDOFF_MESSAGE,
+        begin_write,
         catch_up,
         check_basis_schema,
         commit_operation,
@@ -68,6 +69,7 @@ else:
             "section": (
                 "CATCH_UP_MESSAGE",
                 "HANDOFF_MESSAGE",
+                "begin_write",
                 "catch_up",
                 "check_basis_schema",
                 "commit_operation",
@@ -102,6 +104,7 @@ __all__ = [
     "WriteOperation",
     "WriterKind",
     "audit_discarded_drift",
+    "begin_write",
     "catch_up",
     "check_basis_schema",
     "commit_operation",

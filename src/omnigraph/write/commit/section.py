@@ -9,7 +9,7 @@ protocol, which also exists as a model that is checked: change the model first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from omnigraph.errors import (
     HistoryGone,
     LimitError,
     LockTimeout,
+    NotFound,
     OmniGraphError,
     OutcomeUnknown,
     StorageError,
@@ -74,6 +75,7 @@ __all__ = [
     "PreparedWrite",
     "TableChange",
     "WriteOperation",
+    "begin_write",
     "catch_up",
     "commit_operation",
     "run_on_newest",
@@ -116,6 +118,19 @@ def commit_operation(
     if result.crowded and manifest.on_crowded is not None and not operation.kind.is_upkeep:
         manifest.on_crowded(options.branch, result.crowded)
     return result
+
+
+def begin_write(manifest: Manifest, options: CommitOptions) -> CommitOptions:
+    """Remember which branch has the name now: the commit is refused if another branch has it by then.
+
+    Call it first. Reading the input or computing may take long, and the branch may be re-created in the meantime.
+    """
+    if options.branch == MAIN or options.incarnation is not None:
+        return options
+    with suppress(NotFound):
+        # A load may create the branch. Any other write of a missing branch fails when it reads it.
+        return replace(options, incarnation=manifest.read_incarnation(options.branch))
+    return options
 
 
 def refuse_repeated(manifest: Manifest, options: CommitOptions, *, can_heal: bool = True) -> None:

@@ -34,6 +34,7 @@ from omnigraph.storage.tables import WriteMode, branch_uri
 from omnigraph.write.commit import (
     AlreadyCommitted,
     CommitOptions,
+    begin_write,
     catch_up,
     check_basis_schema,
     commit_operation,
@@ -204,6 +205,8 @@ def _run_load(
     identity = resolve_identity(schema.catalog, options.identity, options.mode)
     commit_options = replace(commit_options, schema_ir_hash=schema.hash)
     is_replaced = options.replaced_head is not None
+    if not is_replaced:
+        commit_options = begin_write(manifest, commit_options)
     is_new_branch = options.from_branch is not None and (
         is_replaced or commit_options.branch not in branch_names(manifest)
     )
@@ -240,7 +243,7 @@ def _run_load(
             parsed.discard()
             raise
         message = _fill_counts(commit_options.message, parsed.tables)
-        commit_options = replace(commit_options, incarnation=targets.incarnation, message=message)
+        commit_options = replace(commit_options, message=message)
         result = _commit_load(
             manifest, operation, parsed, options, commit_options, executor, is_new_branch=is_new_branch
         )
@@ -306,8 +309,6 @@ class FragmentTargets:
         self._is_matching = mode in MATCHING_MODES
         self._closed = closed
         self._begun_on: Snapshot | None = None
-        self.incarnation: str | None = None
-        """The incarnation of the branch when a target was first requested; None if none was."""
 
     @property
     def branch(self) -> str:
@@ -315,15 +316,15 @@ class FragmentTargets:
         return self._commit_options.branch
 
     def is_branch_recreated(self) -> bool:
-        """Whether another branch has the name since the first target was found. Raise ``NotFound`` if none has."""
-        return self._begun_on is not None and self._manifest.read_incarnation(self.branch) != self.incarnation
+        """Whether another branch has the name since the load began. Raise ``NotFound`` if none has."""
+        known = self._commit_options.incarnation
+        return known is not None and self._manifest.read_incarnation(self.branch) != known
 
     def find(self, table_key: str) -> FragmentTarget | None:
         """Return where the rows of a table are written; None if its folder may not be written to yet."""
         if self._closed:
             return None
         if self._begun_on is None:
-            self.incarnation = self._manifest.read_incarnation(self.branch)
             self._begun_on = take_basis(self._manifest, self._commit_options)
         pin = self._begun_on.pins.get(table_key)
         if pin is None or (pin.branch or MAIN) != self.branch or (self._is_matching and pin.row_count):

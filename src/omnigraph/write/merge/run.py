@@ -46,6 +46,7 @@ from omnigraph.write.commit import (
     PreparedWrite,
     TableChange,
     WriterKind,
+    begin_write,
     check_basis_schema,
     commit_operation,
     delete_branch_at,
@@ -113,6 +114,7 @@ def merge(
     engine: MergeEngine = LOCAL_MERGE_ENGINE,
 ) -> MergeResult:
     """Merge a branch, a commit or a tag into a branch."""
+    commit_options = begin_write(manifest, commit_options)
     resolution = _check_options(options)
     if not options.dry_run:
         # The branch may be gone: it was merged and deleted.
@@ -158,6 +160,7 @@ def revert(
     engine: MergeEngine = LOCAL_MERGE_ENGINE,
 ) -> MergeResult:
     """Undo the changes of a commit with a new commit on a branch."""
+    commit_options = begin_write(manifest, commit_options)
     resolution = _check_options(options)
     resolved = resolve_reference(manifest, commit_options.branch, ref)
     if resolved.commit is None:

@@ -21,6 +21,7 @@ from omnigraph.read.result import Result
 from omnigraph.write.commit import (
     AlreadyCommitted,
     CommitOptions,
+    begin_write,
     catch_up,
     commit_operation,
     heal_branch,
@@ -109,6 +110,7 @@ class Transaction:
         if self._progress is not None or self.result is not None:
             raise ParameterError("the transaction was already used", hint="call g.transaction() for another one")
         with self._deadlines.observe():
+            self._commit_options = begin_write(self._manifest, self._commit_options)
             heal_branch(self._manifest, self._commit_options.branch)
             try:
                 refuse_repeated(self._manifest, self._commit_options, can_heal=False)
