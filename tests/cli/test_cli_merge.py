@@ -66,6 +66,7 @@ def test_json_is_one_object(omnigraph: Command, graph: Graph) -> None:
         "conflicts": [],
         "nodes": {"Person": {"inserted": 1, "updated": 1, "deleted": 0}},
         "edges": {"Knows": {"inserted": 0, "updated": 1, "deleted": 0}},
+        "left_out": [],
     }
     assert graph.commits()[0].id == head
     done = omnigraph("merge", "dev", "--delete-branch", "--json", *GRAPH)

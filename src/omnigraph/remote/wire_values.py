@@ -20,7 +20,7 @@ from omnigraph.manifest.branches import Branch
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.references import Reference
 from omnigraph.manifest.tags import Tag
-from omnigraph.write.merge import Counts
+from omnigraph.write.merge import Counts, LeftOut, LeftOutReason
 
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -67,6 +67,12 @@ def to_counts(found: Json) -> dict[str, Counts]:
     """Return how many rows of each type were inserted, updated and deleted."""
     by_type = cast("Mapping[str, Mapping[str, int]]", found or {})
     return {name: Counts(**each) for name, each in by_type.items()}
+
+
+def to_left_out(found: Mapping[str, Json]) -> LeftOut:
+    """Return what a merge left out of one type."""
+    reason, count = cast("LeftOutReason", found["reason"]), cast("int", found["count"])
+    return LeftOut(str(found["table_key"]), reason, count, cast("str | None", found.get("property")))
 
 
 def to_instant(text: str) -> datetime:

@@ -26,6 +26,7 @@ from omnigraph.remote.wire_values import (
     refuse_given,
     to_counts,
     to_json_value,
+    to_left_out,
     to_reference_text,
 )
 from omnigraph.write import load as loads
@@ -275,6 +276,7 @@ class RemoteWrites(RemoteBase):
             to_counts(answer["edges"]),
             cast("str | None", answer.get("branch_kept")),
             bool(answer["replayed"]),
+            tuple(to_left_out(each) for each in list_objects(answer, "left_out")),
         )
 
     def plan_schema(self, source: str | Path | Source, *, allow_data_loss: bool = False) -> MigrationPlan:

@@ -9,6 +9,7 @@ import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.write.merge import PreferredSide
 
 SCHEMA = """
 node Doc {
@@ -56,7 +57,7 @@ def pairs(graph: Graph, branch: str) -> dict[str, Pair]:
 
 
 @pytest.mark.parametrize("side", ["ours", "theirs"])
-def test_both_come_from_one_side(graph: Graph, side: str) -> None:
+def test_both_come_from_one_side(graph: Graph, side: PreferredSide) -> None:
     ours, theirs = pairs(graph, "main"), pairs(graph, "dev")
     branch = f"prefer-{side}"
     graph.create_branch(branch)

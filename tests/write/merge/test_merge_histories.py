@@ -7,6 +7,7 @@ merges: ``tests/spark/merge/test_spark_merge_histories.py`` does the same on exe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.spark.graph import SparkGraph
 
 State: TypeAlias = dict[tuple[str, str], Entity]
+Key: TypeAlias = "tuple[str, str]"
 Side: TypeAlias = Literal["ours", "theirs"]
 NAMES = ("p0", "p1", "p2", "p3")
 BRANCHES = ("main", "left", "right")
@@ -45,6 +47,22 @@ Merging: TypeAlias = "Callable[[Graph], Graph | SparkGraph]"
 def here(graph: Graph) -> Graph:
     """Merge in this process."""
     return graph
+
+
+def by_type(reason: str, keys: Iterable[Key]) -> dict[Key, int]:
+    """Count entities by type."""
+    return {(reason, type_): count for type_, count in Counter(type_ for type_, _ in keys).items()}
+
+
+def find_lost(base: State, ours: State, theirs: State, result: State) -> set[Key]:
+    """Return the entities with a change of theirs that is neither in ours nor in the result."""
+    return {key for key in {*base, *theirs} if _loses(base.get(key), ours.get(key), theirs.get(key), result.get(key))}
+
+
+def _loses(base: Entity | None, ours: Entity | None, theirs: Entity | None, result: Entity | None) -> bool:
+    if theirs is None or result is None or base is None or ours is None:
+        return theirs not in (base, ours, result)
+    return any(theirs[name] not in (base[name], ours[name], result[name]) for name in theirs)
 
 
 class History:
@@ -138,10 +156,39 @@ class History:
             expected = preferred(base, ours, other, by, prefer)
         result = self.merging.merge(source, into, by=by, prefer=prefer)
         assert replace(result, commit=None) == tried
+        undone = self.undone(into, target, theirs, bases, base)
+        assert {(each.reason, each.type): each.count for each in result.left_out} == {
+            **by_type("resolved", find_lost(base, ours, other, expected)),
+            **by_type("undone", undone),
+        }
+        event("undone" if undone else "nothing undone")
+        changed = {**result.nodes, **result.edges}
+        written = {type_: each.inserted + each.updated + each.deleted for type_, each in changed.items()}
+        moved = {key for key in {*ours, *expected} if ours.get(key) != expected.get(key)}
+        assert {("", type_): count for type_, count in written.items() if count} == by_type("", moved)
         if result.commit is not None:
             assert result.commit.parents == (target, theirs)
             self.know(result.commit, expected)
         return result
+
+    def undone(self, into: str, target: str, theirs: str, bases: list[str], base: State) -> set[Key]:
+        """Return what the target merged from the source before and undid since.
+
+        It is as it was where the branch met the source first. The branch's own commits follow their first parent only.
+        """
+        first, *others = bases
+        if first == target:
+            return set()
+        own = {each.id for each in self.graph.commits(into) if (each.branch or "main") == into}
+        line = {each: found[:1] if each in own else found for each, found in self.parents.items()}
+        origin = self.shown[met(line, theirs, target, self.versions.__getitem__)[0]]
+        ours, other, before = self.shown[target], self.shown[theirs], self.shown[first]
+        return {
+            key
+            for key in {*ours, *before}
+            if ours.get(key) == origin.get(key) != before.get(key) == other.get(key)
+            and (not others or base.get(key) == before.get(key))
+        }
 
     def revert(self, branch: str, back: int, side: int) -> None:
         """Revert one of the last commits of a branch."""

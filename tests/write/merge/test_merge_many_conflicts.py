@@ -12,6 +12,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import MergeConflicts
 from omnigraph.graph import Graph
+from omnigraph.write.merge import PreferredSide
 from omnigraph.write.merge.deltas import Counts
 from omnigraph.write.spill import spill_partitions
 from tests.selection import LARGE
@@ -85,7 +86,7 @@ def measure(merge: Callable[[], object]) -> float:
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.parametrize("kind", CONFLICTS)
 def test_a_preferred_side_decides_eight_times_as_many_in_twelve_times_the_cpu(
-    tmp_path: Path, kind: str, side: str
+    tmp_path: Path, kind: str, side: PreferredSide
 ) -> None:
     few, many = (make(tmp_path, count, CONFLICTS[kind]) for count in (FEW, 8 * FEW))
     with pytest.raises(MergeConflicts) as raised:

@@ -71,13 +71,15 @@ function MergePanel({ graph, branch, into, answer, mayMerge, mayDelete, reload }
           {merged.branch_deleted && `; the branch ${branch} is deleted`}
           {merged.branch_kept && `; the branch was kept: ${merged.branch_kept}`}
         </p>
+        <LeftOut answer={merged} />
       </div>
     );
   }
   if (answer.outcome === "already-up-to-date" || answer.outcome === "already_up_to_date") {
     return (
       <Empty>
-        {into} has everything that {branch} has. {mayDelete && <DeleteBranch graph={graph} branch={branch} />}
+        {into} has merged everything of {branch}. {mayDelete && <DeleteBranch graph={graph} branch={branch} />}
+        <LeftOut answer={answer} />
       </Empty>
     );
   }
@@ -135,6 +137,19 @@ function DeleteBranch({ graph, branch }: { readonly graph: string; readonly bran
       run={(key) => remove(graphPath(graph, `/branches/${branchPath(branch)}`), keyed(key))}
       done={() => navigate(view(graph, "/branches", { branch: null, at: null }))}
     />
+  );
+}
+
+/** The changes that the merge leaves out. */
+function LeftOut({ answer }: { readonly answer: MergeAnswer }) {
+  return (
+    <>
+      {answer.left_out.map((each) => (
+        <p class="muted">
+          Left out: {plural(each.count, "change")} of {each.type} ({each.reason.replace("-", " ")}{each.property ? ` ${each.property}` : ""})
+        </p>
+      ))}
+    </>
   );
 }
 

@@ -38,6 +38,7 @@ class MergeSummary(CommandResult):
             "conflicts": [conflict.to_json() for conflict in result.conflicts],
             "nodes": {name: _json(counts) for name, counts in result.nodes.items()},
             "edges": {name: _json(counts) for name, counts in result.edges.items()},
+            "left_out": [each.to_json() for each in result.left_out],
             **kept,
         }
 
@@ -57,6 +58,8 @@ class MergeSummary(CommandResult):
         if rows:
             page.print("")
             page.table(("kind", "type", "inserted", "updated", "deleted"), rows)
+        for each in result.left_out:
+            page.say(f"left out: {pluralize(each.count, 'change')} of {each.type}: {each.message}")
         if result.branch_kept is not None:
             page.say(f"merged, but the branch was not deleted: {result.branch_kept}")
         if self.file is not None:

@@ -57,6 +57,7 @@ _MERGED: Final[Mapping[str, Json]] = {
     "target": {"type": "string"},
     "nodes": {"type": "object"},
     "edges": {"type": "object"},
+    "left_out": _OBJECTS,
     "conflicts": _OBJECTS,
     "commit": _COMMIT,
 }

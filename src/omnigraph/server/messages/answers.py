@@ -348,6 +348,16 @@ class ConflictAnswer(TypedDict):
     theirs: NotRequired[Values | None]
 
 
+class LeftOutAnswer(TypedDict):
+    """How many changes of one type a merge left out, and why."""
+
+    table_key: str
+    type: str
+    reason: str
+    count: int
+    property: NotRequired[str | None]
+
+
 class MergeAnswer(TypedDict):
     """A merge or a revert, made or tried."""
 
@@ -357,6 +367,7 @@ class MergeAnswer(TypedDict):
     target_commit: str | None
     nodes: Values
     edges: Values
+    left_out: list[LeftOutAnswer]
     conflicts: list[ConflictAnswer]
     branch_deleted: NotRequired[bool]
     branch_kept: NotRequired[str | None]

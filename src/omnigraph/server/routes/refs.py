@@ -196,6 +196,7 @@ def _merge_to_wire(call: ServerCall, result: MergeResult, asked: MergeFields | R
             for name, counts in result.edges.items()
             if TableKey.of_edge(name) not in hidden
         },
+        "left_out": [each.to_json() for each in result.left_out if each.table_key not in hidden],
         "types_hidden": bool(hidden),
         "conflicts": [to_safe_numbers(each) for each in conflicts] if asked.numbers == "safe" else conflicts,
     }

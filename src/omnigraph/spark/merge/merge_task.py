@@ -82,7 +82,8 @@ class OverlayInput:
 class TableMergeReport:
     """The result of one partition for one table.
 
-    ``rows`` and ``removed`` are fragments, the latter with ids only. ``is_decided``: a conflict was resolved.
+    ``rows`` and ``removed`` are fragments, the latter with ids only. ``is_decided``: a conflict was resolved;
+    ``resolved`` counts the rows in which theirs lost one.
     ``violations`` are those of row rules. ``open`` are the unresolved conflicts.
     """
 
@@ -91,6 +92,7 @@ class TableMergeReport:
     removed: tuple[FragmentText, ...]
     counts: Counts
     is_decided: bool
+    resolved: int
     violations: tuple[Violation, ...]
     open: tuple[Conflict, ...]
 
@@ -171,6 +173,7 @@ class _MergedTableWriter:
     scratch: Table
     counts: Counts = field(default_factory=Counts)
     is_decided: bool = False
+    resolved: int = 0
     violations: list[Violation] = field(default_factory=list[Violation])
     _rows: list[pa.Table] = field(default_factory=list[pa.Table])
     _bytes: int = 0
@@ -182,6 +185,7 @@ class _MergedTableWriter:
         inserted, removed = int(delta.is_new.sum()), len(delta.deleted_ids)
         self.counts = self.counts + Counts(inserted, delta.rows.num_rows - inserted, removed)
         self.is_decided = self.is_decided or delta.is_decided
+        self.resolved += delta.resolved
         self.violations += check_rows(self.type, delta.rows)
         if delta.rows.num_rows:
             self._rows.append(delta.rows)
@@ -199,7 +203,14 @@ class _MergedTableWriter:
             ids = pa.Table.from_arrays([pa.concat_arrays(self._removed)], schema=IDS)
             deleted = tables.write_rows(self.scratch, ids, "overwrite")
         return TableMergeReport(
-            table, tuple(self._fragments), deleted, self.counts, self.is_decided, tuple(self.violations), open_
+            table,
+            tuple(self._fragments),
+            deleted,
+            self.counts,
+            self.is_decided,
+            self.resolved,
+            tuple(self.violations),
+            open_,
         )
 
     def _write(self) -> None:

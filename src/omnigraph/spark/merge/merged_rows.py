@@ -26,7 +26,7 @@ from omnigraph.spark.rules import FragmentRows, RowReader, check_changes
 from omnigraph.spark.sized_frames import divide_fragments
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, column_of, is_among, to_list
+from omnigraph.storage.columns import Values, column_of, is_among, is_not_among, to_list
 from omnigraph.storage.tables import FragmentText, Table, estimate_row_bytes
 from omnigraph.write.load import FragmentTarget, GeneratedIds, IncomingRows, IncomingTable, InMemoryRows
 from omnigraph.write.merge import BrokenRules, Counts, MergeSnapshots, TableDelta, empty_delta, exists_in
@@ -83,6 +83,12 @@ class DistributedDelta:
         """Return it with these ids deleted."""
         return replace(self, decided=self._decided.with_deleted(ids))
 
+    def count_ids(self, ids: Values) -> int:
+        """Return how many of some ids are written or deleted; executors count."""
+        merged = ids.filter(is_not_among(ids, _to_values(self.decided_ids)))
+        written = self.rows_of(_to_texts(merged)).num_rows
+        return written + sum(self._count_deletes(merged)) + self._decided.count_ids(ids)
+
     def rows_of(self, ids: Sequence[str]) -> pa.Table:
         """Return the rows to write that have some ids; executors find them."""
         found = self._cache.find(set(ids) - self.decided_ids, self._look_up_rows)
@@ -116,7 +122,7 @@ class DistributedDelta:
         return Counts(
             merged.inserted - (len(dropped) - updated),
             merged.updated - updated,
-            merged.deleted - sum(self._count_decided_deletes()),
+            merged.deleted - sum(self._count_deletes(_to_values(self.decided_ids))),
         )
 
     @property
@@ -195,13 +201,13 @@ class DistributedDelta:
         merged, ids = self._merged_rows, _to_values(self.decided_ids)
         return () if merged is None else (rows for _, rows in merged.find_rows(ids, ["id"]))
 
-    def _count_decided_deletes(self) -> Iterable[int]:
-        """Return how many of the ids that tasks deleted were decided, in each group of fragments."""
+    def _count_deletes(self, ids: Values) -> Iterable[int]:
+        """Return how many of some ids tasks deleted, in each group of fragments."""
         merged = self._merged_deletes
         if merged is None:
             return ()
         groups = divide_fragments(merged.fragments, estimate_row_bytes(IDS), self.executor.parallelism)
-        return self.executor.run(partial(_count_ids, merged.table, _to_values(self.decided_ids)), groups)
+        return self.executor.run(partial(_count_ids, merged.table, ids), groups)
 
 
 def _count_ids(table: Table, ids: Values, fragments: Sequence[int]) -> int:

@@ -12,6 +12,7 @@ A merge of few rows runs in this process.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -115,7 +116,11 @@ class _SparkMergeEngine:
             if table.has_changes
         }
         unresolved = (*_sort_conflicts(reports), *ruled.open)
-        return MergePlan(merged, unresolved, ruled.reads | {*candidates.keys, *ruled.tables})
+        resolved: Counter[str] = Counter()
+        for report in reports:
+            resolved[candidates.keys[report.table]] += report.resolved
+        resolved.update(ruled.resolved)
+        return MergePlan(merged, unresolved, ruled.reads | {*candidates.keys, *ruled.tables}, resolved)
 
     def _run_merge_job(
         self, candidates: _MergeCandidates, by: MergeBy, resolver: ConflictResolver

@@ -3,6 +3,7 @@
 from omnigraph.write.merge.alignment import MergeBase, RowImages, align_ranges, find_tables_to_merge
 from omnigraph.write.merge.deltas import Counts, PreferredSide, RangeDelta, TableDelta, TableMerger, empty_delta
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan, TableMergePlan, is_long_staging
+from omnigraph.write.merge.left_out import LeftOut, LeftOutReason
 from omnigraph.write.merge.resolution_file import read_resolution, read_resolution_document, write_resolution
 from omnigraph.write.merge.resolver import ConflictResolver, ResolverNotes
 from omnigraph.write.merge.rules import BrokenRules, MergeSnapshots, apply_rules, exists_in
@@ -14,6 +15,8 @@ __all__ = [
     "BrokenRules",
     "ConflictResolver",
     "Counts",
+    "LeftOut",
+    "LeftOutReason",
     "MergeBase",
     "MergeBy",
     "MergeEngine",

@@ -53,7 +53,8 @@ class Counts:
 class TableDelta:
     """The rows to write to one table, whether each of them ``is_new`` there, and the ids to delete.
 
-    ``is_decided``: it differs from what theirs changed, since something was resolved or merged.
+    ``is_decided``: it differs from what theirs changed, since something was resolved or merged. ``resolved`` counts the
+    rows in which a change of theirs lost a conflict.
     """
 
     type: NodeType | EdgeType
@@ -61,6 +62,7 @@ class TableDelta:
     is_new: Mask
     deleted_ids: Values
     is_decided: bool = False
+    resolved: int = 0
 
     @property
     def has_changes(self) -> bool:
@@ -77,7 +79,8 @@ class TableDelta:
         """Return the delta without the rows of these ids: they stay as in ours."""
         kept = ~to_bool_array(is_among(column_of(self.rows, "id"), ids))
         left = self.deleted_ids.filter(pa.array(~to_bool_array(is_among(self.deleted_ids, ids))))
-        return TableDelta(self.type, self.rows.filter(pa.array(kept)), self.is_new[kept], left, is_decided=True)
+        rows = self.rows.filter(pa.array(kept))
+        return replace(self, rows=rows, is_new=self.is_new[kept], deleted_ids=left, is_decided=True)
 
     def with_rows(self, rows: pa.Table, new: Mask) -> TableDelta:
         """Return the delta with these rows added. Their ids must not be in it."""
@@ -86,6 +89,10 @@ class TableDelta:
     def with_deleted(self, ids: Values) -> TableDelta:
         """Return the delta with these ids deleted."""
         return replace(self, deleted_ids=pa.concat_arrays([self.deleted_ids, ids]))
+
+    def count_ids(self, ids: Values) -> int:
+        """Return how many of some ids are written or deleted."""
+        return sum(is_among(own, ids).true_count for own in (column_of(self.rows, "id"), self.deleted_ids))
 
     def rows_of(self, ids: Sequence[str]) -> pa.Table:
         """Return the rows to write that have some ids."""
@@ -105,17 +112,20 @@ def combine_deltas(type_: NodeType | EdgeType, deltas: Iterable[RangeDelta]) -> 
     is_new: list[Mask] = []
     deleted_ids: list[Values] = [pa.array([], pa.string())]
     is_decided: list[bool] = []
+    resolved: list[int] = []
 
     def pieces() -> Iterator[pa.Table]:
         for each in deltas:
             is_new.append(each.is_new)
             deleted_ids.append(each.deleted_ids)
             is_decided.append(each.is_decided)
+            resolved.append(each.resolved)
             yield each.rows
 
     rows = _collect_rows(arrow_schema(type_), pieces())
     all_new = np.concatenate([np.zeros(0, np.bool_), *is_new])
-    return TableDelta(type_, rows, all_new, pa.concat_arrays(deleted_ids), is_decided=any(is_decided))
+    ids = pa.concat_arrays(deleted_ids)
+    return TableDelta(type_, rows, all_new, ids, is_decided=any(is_decided), resolved=sum(resolved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,7 @@ class RangeDelta:
     is_new: Mask
     deleted_ids: Values
     is_decided: bool
+    resolved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +159,7 @@ class TableMerger:
                 np.concatenate([~aligned.ours.exists[indexes] for _, indexes in written]),
                 aligned.ids.take(choices.find_deletes(decision)),
                 bool(decision.conflicts.any() or (~decision.taken).any()),
+                len(choices.ours),
             )
 
     def sort_conflicts(self) -> tuple[Conflict, ...]:

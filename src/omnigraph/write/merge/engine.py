@@ -5,6 +5,7 @@ Every engine decides with the same functions, so all give the same changes and t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -49,11 +50,15 @@ class TableMergePlan:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """The result of merging all tables: their changes, the unresolved conflicts, and the tables that were read."""
+    """The result of merging all tables: their changes, the unresolved conflicts, and the tables that were read.
+
+    ``resolved`` is how many rows of each table have a change of theirs that lost a conflict.
+    """
 
     tables: Mapping[str, TableMergePlan]
     open: tuple[Conflict, ...]
     reads: frozenset[str]
+    resolved: Mapping[str, int]
 
 
 class MergeEngine(Protocol):
@@ -144,7 +149,9 @@ class LocalMergeEngine:
             )
             change = replace(change, is_long=is_long_staging(delta.rows.num_rows))
             tables[key] = TableMergePlan(delta.counts, delta.is_decided, change)
-        return MergePlan(tables, (*unresolved, *ruled.open), ruled.reads | ruled.tables.keys())
+        resolved = Counter({key: delta.resolved for key, delta in deltas.items()})
+        resolved.update(ruled.resolved)
+        return MergePlan(tables, (*unresolved, *ruled.open), ruled.reads | ruled.tables.keys(), resolved)
 
 
 LOCAL_MERGE_ENGINE: Final = LocalMergeEngine()

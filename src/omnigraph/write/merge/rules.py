@@ -7,6 +7,7 @@ or theirs takes all of them from that side.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Generic, Protocol, Self, TypeVar, cast
@@ -30,7 +31,7 @@ from omnigraph.write.merge.deltas import (
     combine_values,
     empty_delta,
 )
-from omnigraph.write.merge.three_way import ConflictKind
+from omnigraph.write.merge.three_way import ConflictKind, align_rows, compare_rows
 from omnigraph.write.mutation import PendingTable, StagingArea, replace_columns
 from omnigraph.write.rules import (
     RuleCheckResult,
@@ -64,6 +65,10 @@ class MergedTable(Protocol):
         """Return it with these ids deleted."""
         ...
 
+    def count_ids(self, ids: Values) -> int:
+        """Return how many of some ids are written or deleted."""
+        ...
+
     def rows_of(self, ids: Sequence[str]) -> pa.Table:
         """Return the rows to write that have some ids."""
         ...
@@ -94,12 +99,16 @@ class RuleChecker(Protocol[Merged]):
 
 @dataclass(frozen=True, slots=True)
 class RuledMerge(Generic[Merged]):
-    """The merged tables after checking the rules, the check's result, and the unresolved conflicts."""
+    """The merged tables after checking the rules, the check's result, and the unresolved conflicts.
+
+    ``resolved`` is how many more changes of theirs each table lost by the decisions.
+    """
 
     tables: Mapping[str, Merged]
     result: RuleCheckResult
     reads: frozenset[str]
     open: tuple[Conflict, ...]
+    resolved: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +136,23 @@ def apply_rules(
     """Check the merged tables. Resolve conflicts as far as someone decides them, and check again."""
     tried: set[ConflictKey] = set()
     reads: frozenset[str] = frozenset()
+    resolved: Counter[str] = Counter()
     while True:
         found = checker.check(tables)
         reads |= found.result.reads
         conflicts = _find_rule_conflicts(sides, tables, found)
         # A conflict that was decided and is still there is not helped by the same decision.
         undecided = [each for each in conflicts if each.conflict.key not in tried]
-        choices = ((each, choose(each.conflict.key, each.type)) for each in undecided)
-        decided: list[tuple[_RuleConflict, Choice]] = [(each, choice) for each, choice in choices if choice is not None]
+        decided: list[tuple[_RuleConflict, Choice]] = []
+        for each in undecided:
+            choice = choose(each.conflict.key, each.type)
+            if choice is not None:
+                decided.append((each, choice))
         if not decided:
-            return RuledMerge(tables, found.result, reads, tuple(each.conflict for each in conflicts))
+            return RuledMerge(tables, found.result, reads, tuple(each.conflict for each in conflicts), resolved)
         tried.update(each.conflict.key for each, _ in decided)
-        tables = _apply_choices(sides, tables, checker, decided)
+        tables, lost = _apply_choices(sides, tables, checker, decided)
+        resolved.update(lost)
 
 
 @dataclass(slots=True)
@@ -299,6 +313,10 @@ class _TableChoices:
     side: dict[str, PreferredSide] = field(default_factory=dict[str, "PreferredSide"])
     values: dict[str, NewValues] = field(default_factory=dict[str, "NewValues"])
 
+    def list_all_ids(self) -> Values:
+        """Return all decided ids."""
+        return cast("Values", pa.array(sorted(self.side.keys() | self.values.keys()), pa.string()))
+
     def list_ids(self, side: PreferredSide) -> Values:
         """Return the ids that one side decides."""
         return cast("Values", pa.array(sorted(id_ for id_, own in self.side.items() if own == side), pa.string()))
@@ -319,8 +337,11 @@ def _apply_choices(
     tables: Mapping[str, Merged],
     checker: RuleChecker[Merged],
     decided: Iterable[tuple[_RuleConflict, Choice]],
-) -> Mapping[str, Merged]:
-    """Apply decisions: take the involved rows from one side, or give entities other values."""
+) -> tuple[Mapping[str, Merged], Mapping[str, int]]:
+    """Apply decisions: take the involved rows from one side, or give entities other values.
+
+    Also return how many changes of theirs each table loses by that.
+    """
     by_table: dict[str, _TableChoices] = {}
     for each, choice in decided:
         if isinstance(choice, Mapping):
@@ -329,13 +350,26 @@ def _apply_choices(
         for key, ids in each.parts.items():
             by_table.setdefault(key, _TableChoices()).add_side(ids, choice)
     merged = dict(tables)
+    lost: dict[str, int] = {}
     for key, choices in by_table.items():
         type_ = type_of_table(sides.catalog, key)
+        before = merged.get(key) or checker.make_empty(type_)
         theirs = choices.list_ids("theirs")
-        table = (merged.get(key) or checker.make_empty(type_)).without(choices.list_ids("ours"))
-        table = _take_theirs(sides, type_, table.without(theirs), theirs)
+        table = before.without(choices.list_ids("ours")).without(theirs)
+        table = _take_theirs(sides, type_, table, theirs)
         merged[key] = _replace_values(sides, type_, table, choices.values)
-    return merged
+        brought = _find_brought_ids(sides, type_, choices.list_all_ids())
+        lost[key] = before.count_ids(brought) - merged[key].count_ids(brought)
+    return merged, lost
+
+
+def _find_brought_ids(sides: MergeSnapshots, type_: NodeType | EdgeType, ids: Values) -> Values:
+    """Return those of some ids that theirs changed, and that ours does not have in the same way."""
+    base, ours, theirs = (
+        align_rows(ids, read_stored_rows(side, type_, cast("list[str]", to_list(ids))))
+        for side in (sides.base, sides.ours, sides.theirs)
+    )
+    return ids.filter(pa.array(~(compare_rows(base, theirs) | compare_rows(ours, theirs))))
 
 
 def _replace_values(

@@ -7,7 +7,7 @@ Conflicts are never resolved by guessing: all are reported together, and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -28,7 +28,7 @@ from omnigraph.manifest.analysis_trailers import AnalysisTrailers, append_merged
 from omnigraph.manifest.branches import refuse_dependents
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
-from omnigraph.manifest.lineage import Lineage
+from omnigraph.manifest.lineage import CommitLookup, Lineage
 from omnigraph.manifest.references import (
     Reference,
     find_commit,
@@ -62,6 +62,7 @@ from omnigraph.write.merge.common_ancestors import (
 )
 from omnigraph.write.merge.deltas import Counts, PreferredSide
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan
+from omnigraph.write.merge.left_out import LeftOut, list_dropped, list_resolved, list_undone
 from omnigraph.write.merge.resolution_file import Resolution, ResolutionInput, read_resolution
 from omnigraph.write.merge.resolver import ConflictResolver
 from omnigraph.write.merge.rules import MergeSnapshots
@@ -92,6 +93,8 @@ class MergeResult:
     """Why the source branch was not deleted after the merge, if that was asked for."""
     replayed: bool = False
     """Whether an earlier call with this ``txn`` or key made the commit. Nothing was changed, and nothing is counted."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The changes of the source that are not in the result, by type and reason. All others are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,11 +328,15 @@ def _delete_merged_branch(manifest: Manifest, branch: str, merged: str) -> str |
 
 @dataclass(frozen=True, slots=True)
 class _FoundBase:
-    """The commit that is the merge base, the kind of merge that follows from it, and a function that reads it."""
+    """The commit that is the merge base, the kind of merge that follows from it, and a function that reads it.
+
+    ``commits`` looks up the commits of a merge; a revert needs none.
+    """
 
     id: str
     outcome: MergeKind
     read: Callable[[], MergeBase]
+    commits: CommitLookup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +355,13 @@ class _MergeBaseFinder:
             outcome = "already-up-to-date"
         elif ancestors.id == target:
             outcome = "fast-forward"
-        return _FoundBase(ancestors.id, outcome, lambda: build_merge_base(manifest, ancestors, ours.read_under))
+        if outcome == UP_TO_DATE:
+            return _FoundBase(ancestors.id, outcome, lambda: MergeBase(self.source.snapshot), ancestors.known)
+
+        def read() -> MergeBase:
+            return build_merge_base(manifest, ancestors, ours.read_under)
+
+        return _FoundBase(ancestors.id, outcome, read, ancestors.known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,12 +389,23 @@ class _MergeOutcome:
     changes: tuple[TableChange, ...] = ()
     adopted: tuple[Pin, ...] = ()
     reads: frozenset[str] = frozenset()
+    left_out: tuple[LeftOut, ...] = ()
 
     def to_result(self, commit_made: Commit | None) -> MergeResult:
         """Convert to the public result."""
         nodes, edges = split_by_kind(self.counts)
         outcome = "conflicts" if self.conflicts else self.outcome
-        return MergeResult(outcome, commit_made, self.base, self.source, self.target, self.conflicts, nodes, edges)
+        return MergeResult(
+            outcome,
+            commit_made,
+            self.base,
+            self.source,
+            self.target,
+            self.conflicts,
+            nodes,
+            edges,
+            left_out=self.left_out,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,8 +444,9 @@ class MergeOperation:
         resolver.refuse_stale(self.source.id, target, self.options.by)
         if found_base.outcome == UP_TO_DATE:
             resolver.refuse_invalid((), ())
-            return outcome
-        base = self._in_current_schema(found_base.read(), ours)
+            return replace(outcome, left_out=tuple(self._list_undone(found_base, found_base.read(), ours)))
+        written_base = found_base.read()
+        base = self._in_current_schema(written_base, ours)
         sides = MergeSnapshots(self.schema.catalog, base.snapshot, ours, self._read_like(ours, self.theirs))
         plan = self.engine.merge_tables(sides, base, self.options.by, resolver)
         # Entries that matched no conflict are valid only if the conflict exists while nothing is decided.
@@ -431,7 +456,19 @@ class MergeOperation:
         resolver.refuse_invalid(possible, None if keep_open else plan.open)
         if not self.base_finder.joins_histories and not plan.tables:
             outcome = replace(outcome, outcome=outcome.outcome if plan.open else UP_TO_DATE)
-        return self._add_changes(outcome, base, ours, plan)
+        left_out = (
+            *list_dropped(self.manifest, written_base.snapshot, self.theirs, ours.read_under),
+            *list_resolved(plan.resolved),
+            *self._list_undone(found_base, base, ours),
+        )
+        return self._add_changes(replace(outcome, left_out=left_out), base, ours, plan)
+
+    def _list_undone(self, found_base: _FoundBase, base: MergeBase, ours: Snapshot) -> Iterator[LeftOut]:
+        if found_base.commits is None:
+            return iter(())
+        base = replace(base, snapshot=self._read_like(ours, base.snapshot))
+        sides = (ours, self._read_like(ours, self.theirs))
+        return list_undone(self.manifest, base, found_base.id, sides, found_base.commits)
 
     def _read_like(self, ours: Snapshot, other: Snapshot) -> Snapshot:
         """Return a side read in the schema of the target, since the result must obey its rules."""

@@ -154,9 +154,9 @@ def decide_rows(
         pair: {name: _compare_column(one.rows, other.rows, name) for name in columns}
         for pair, one, other in (("bo", base, ours), ("bt", base, theirs), ("ot", ours, theirs))
     }
-    ours_unchanged = _compare_rows(base, ours, same["bo"].values())
-    theirs_unchanged = _compare_rows(base, theirs, same["bt"].values())
-    agree = _compare_rows(ours, theirs, same["ot"].values())
+    ours_unchanged = _combine_columns(base, ours, same["bo"].values())
+    theirs_unchanged = _combine_columns(base, theirs, same["bt"].values())
+    agree = _combine_columns(ours, theirs, same["ot"].values())
     contested = ~(theirs_unchanged | agree | ours_unchanged)
     in_all_sides = contested & base.exists & ours.exists & theirs.exists
     in_both_sides = contested & ours.exists & theirs.exists
@@ -181,7 +181,12 @@ def decide_rows(
     return Decision(base, ours, theirs, taken | (contested & ~conflicts), conflicts, from_theirs, open_, sources)
 
 
-def _compare_rows(one: SideRows, other: SideRows, columns: Iterable[Mask]) -> Mask:
+def compare_rows(one: SideRows, other: SideRows) -> Mask:
+    """Return for each row whether two sides have the same, or both have none."""
+    return _combine_columns(one, other, (_compare_column(one.rows, other.rows, name) for name in one.rows.column_names))
+
+
+def _combine_columns(one: SideRows, other: SideRows, columns: Iterable[Mask]) -> Mask:
     same = one.exists & other.exists
     for mask in columns:
         same = same & mask
@@ -189,10 +194,10 @@ def _compare_rows(one: SideRows, other: SideRows, columns: Iterable[Mask]) -> Ma
 
 
 def _compare_column(one: pa.Table, other: pa.Table, name: str) -> Mask:
-    return _compare_values(column_of(one, name), column_of(other, name))
+    return compare_columns(column_of(one, name), column_of(other, name))
 
 
-def _compare_values(one: Values, other: Values) -> Mask:
+def compare_columns(one: Values, other: Values) -> Mask:
     """Return for each row whether two columns hold the same value. Blobs are compared by content or location."""
     if not pa.types.is_struct(one.type):
         return compare_values(one, other)
@@ -200,7 +205,7 @@ def _compare_values(one: Values, other: Values) -> Mask:
     same = ~(missing | other_missing)
     for name in ("data", "uri", "position", "size"):
         parts = (compute("struct_field", each, options=pc.StructFieldOptions([name])) for each in (one, other))
-        same &= _compare_values(*parts)
+        same &= compare_columns(*parts)
     return same | (missing & other_missing)
 
 

@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
+from omnigraph.read.rows import read_writable_blobs
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.filters import Condition
+from omnigraph.storage.lagging_columns import read_declared_column
 from omnigraph.storage.tables import StagedChange, Table, combine_batches, find_addresses
 from omnigraph.write.commit import TableChange
-from omnigraph.write.row_values import can_have_legacy_ids, load_blobs, refuse_legacy_ids
+from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import IncomingMode, RowChanges, RowLocations, empty_ids
 
 _MAX_SMALL_CHANGE: Final = 1_000
@@ -174,7 +176,17 @@ class PendingTable:
         hidden = _unite_ids(self._deleted_ids, _to_one_array(self.rows["id"]))
         if len(hidden):
             found = found.filter(pc.invert(pc.is_in(found["id"], value_set=hidden)))
-        return found if columns else load_blobs(pinned, found, self.schema)
+        return found if columns else self._to_declared(found)
+
+    def _to_declared(self, rows: pa.Table) -> pa.Table:
+        """Convert scanned rows, with their addresses, to the columns of the schema. The table may lag behind it."""
+        columns = [
+            read_writable_blobs(self.pinned, name, rows)
+            if pa.types.is_struct(target) and name in rows.column_names
+            else read_declared_column(self.type, self.pinned.lag, rows, name, target)
+            for name, target in zip(self.schema.names, self.schema.types, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
 
 
 def _stage(
