@@ -622,6 +622,14 @@ export type IndexHealthAnswer = {
   readonly rows: number;
 };
 
+export type LeftOutAnswer = {
+  readonly count: number;
+  readonly property?: string | null | undefined;
+  readonly reason: string;
+  readonly table_key: string;
+  readonly type: string;
+};
+
 export type LintAnswer = {
   readonly branch: string;
   readonly commit: string | null;
@@ -668,6 +676,7 @@ export type MergeAnswer = {
   readonly commit: string | null;
   readonly conflicts: readonly (ConflictAnswer)[];
   readonly edges: Record<string, Json>;
+  readonly left_out: readonly (LeftOutAnswer)[];
   readonly nodes: Record<string, Json>;
   readonly outcome: string;
   readonly target_commit: string | null;
