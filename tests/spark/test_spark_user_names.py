@@ -79,6 +79,15 @@ def test_frames(named: NamedGraph, spark: SparkSession, tmp_path: Path) -> None:
     named.check()
 
 
+def test_columns_of_a_frame_may_differ_in_case_only(spark: SparkSession, tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "graph.og", "node Thing { code: String @key  size: I64? }")
+    rows = pa.table({"a": ["a", "b"], "b": [1, 2], "c": [0, 0], "d": [0, 0], "e": [3, 4]})
+    # Columns that are not read may even have the same name.
+    frame = spark.createDataFrame(rows).toDF("code", "SIZE", "other", "other", "size")
+    graph.spark(spark).load(nodes={"Thing": frame}, ignore={"Thing": ["SIZE", "other"]})
+    assert [graph.get("Thing", code, ["size"]) for code in ("a", "b")] == [{"size": 3}, {"size": 4}]
+
+
 def test_reads(named: NamedGraph, spark: SparkSession) -> None:
     world, sg = named.world, named.graph.spark(spark)
     names = [name for name, kind in world.kinds.items() if kind != "Blob"]

@@ -128,8 +128,12 @@ class _TableMapper:
         if problems:
             self._add_problems(table.name, problems)
             return
-        file_number, files = number_files(rows)
-        selected = rows.select(*_select_targets(columns.chosen), file_number.alias(InternalColumn.FILE))
+        # By place: Spark takes names that differ in case only for one name.
+        names = [f"@{place}" for place in range(len(rows.columns))]
+        places, placed = dict(zip(rows.columns, names, strict=True)), rows.toDF(*names)
+        file_number, files = number_files(placed)
+        targets = _select_targets({target: places[column] for target, column in columns.chosen.items()})
+        selected = placed.select(*targets, file_number.alias(InternalColumn.FILE))
         read = partial(self._task.read_frame, table.type.table_key, table.name, files)
         yield selected.mapInArrow(read, REPORT_COLUMNS)
 
@@ -201,13 +205,9 @@ def _select_targets(chosen: Mapping[str, str]) -> Iterator[Column]:
     ends: dict[str, list[Column]] = {}
     for target, column in chosen.items():
         end, dot, part = target.partition(".")
-        value = functions.col(_quote(column))
+        value = functions.col(column)
         if dot:
             ends.setdefault(end, []).append(value.alias(part))
         else:
             yield value.alias(target)
     yield from (functions.struct(*parts).alias(end) for end, parts in ends.items())
-
-
-def _quote(column: str) -> str:
-    return f"`{column.replace('`', '``')}`"
