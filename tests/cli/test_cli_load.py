@@ -118,6 +118,18 @@ def test_a_load_says_what_became_of_every_record(omnigraph: Command) -> None:
 
 
 @pytest.mark.usefixtures("files")
+def test_an_overwrite_without_rows_asks_for_the_flag(omnigraph: Command) -> None:
+    Path("none.csv").write_text("from,to\n")
+    refused = omnigraph("load", "--edge", "Knows=none.csv", "--mode", "overwrite", *GRAPH)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.splitlines()[1:] == [
+        "error: the overwrite has no rows of Knows",
+        "hint: --allow-empty removes all rows",
+    ]
+    assert omnigraph("load", "--edge", "Knows=none.csv", "--mode", "overwrite", "--allow-empty", *GRAPH).code == 0
+
+
+@pytest.mark.usefixtures("files")
 def test_json_has_the_fields_of_the_result(omnigraph: Command) -> None:
     answer = omnigraph("load", "good.jsonl", "--json", *GRAPH)
     assert (answer.code, answer.err) == (0, "")

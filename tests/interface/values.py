@@ -158,6 +158,7 @@ VALUES: Mapping[str, Values] = {
     "engine": ("auto", "local", "duck"),
     "indexes": ("auto", "never", "always", "some"),
     "check": (True, False),
+    "allow_empty": (True, False),
     "types": LISTS,
     "columns": LISTS,
     "batch": NUMBERS,

@@ -37,6 +37,12 @@ PEOPLE = pa.table(
 )
 
 
+def exhausted() -> pa.RecordBatchReader:
+    reader = PEOPLE.to_reader()
+    reader.read_all()
+    return reader
+
+
 def write_files(folder: Path) -> None:
     """The files that the loads read."""
     (folder / "a.jsonl").write_text(
@@ -93,6 +99,11 @@ LOADS: dict[str, Load] = {
     "wrong mode": lambda g, f: g.load(f / "good.jsonl", mode="upsert"),  # type: ignore[arg-type]
     "tables as records": lambda g, f: g.load(f / "people.csv"),
     "a new branch": lambda g, f: g.load(f / "good.jsonl", branch="new/b", from_branch="dev/a", message="m"),
+    "a reader that was read": lambda g, _: g.load(nodes={"Person": exhausted()}),
+    "an overwrite without rows": lambda g, _: g.load(nodes={"Person": PEOPLE.slice(0, 0)}, mode="overwrite"),
+    "an empty overwrite": lambda g, _: g.load(
+        edges={"Knows": pa.table({"from": ["p"], "to": ["q"]}).slice(0, 0)}, mode="overwrite", allow_empty=True
+    ),
     "checked": lambda g, f: g.load(f / "good.jsonl", check=True),
 }
 DAILY = (
@@ -101,6 +112,9 @@ DAILY = (
     "columns",
     "columns in another case",
     "wrong rows",
+    "a reader that was read",
+    "an overwrite without rows",
+    "an empty overwrite",
     "parquet and edges",
     "identity",
     "a new branch",

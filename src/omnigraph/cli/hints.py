@@ -6,7 +6,7 @@ import re
 
 _NAMES = "create|engine|format|from_|from_branch|if_commit|indexes|keep|mode|on_error|overwrite|rejects|timeout|txn"
 _TEXT = re.compile(rf'\b({_NAMES})="([^"]*)"')
-_SWITCH = re.compile(rf"\b({_NAMES}|allow_data_loss|confirm|force|rewrite_ids)=True")
+_SWITCH = re.compile(rf"\b({_NAMES}|allow_data_loss|allow_empty|confirm|force|rewrite_ids)=True")
 _NO_COLUMN_CHARACTER = re.compile(r'[ "]')
 _IDENTITY = re.compile(r'\bidentity=\{"(\w+)": \[([^\]]*)\]\}')
 

@@ -144,6 +144,7 @@ class WriteVerbs(GraphBase):
         check: bool = False,
         indexes: loads.IndexPolicy = "auto",
         identity: loads.Identity | None = None,
+        allow_empty: bool = False,
         key: commit.Key = None,
         progress: Callable[[int], object] | None = None,
         timeout: Timeout = None,
@@ -158,6 +159,7 @@ class WriteVerbs(GraphBase):
         ``columns={"Person": {"name": "full_name"}}`` says which columns are read as what, ``ignore={"Person": ["x"]}``
         which are not read, and ``options={"sep": ";"}`` how files are read. ``progress`` is called with the number of
         bytes each time that this process has read some. ``{nodes}`` and ``{edges}`` in the message become counts.
+        ``allow_empty`` lets an overwrite remove all rows of a type, and loads a ``RecordBatchReader`` without rows.
 
         Examples:
             >>> records = [{"type": "Person", "data": {"name": name, "age": 32}} for name in ("ann", "hal")]
@@ -171,7 +173,14 @@ class WriteVerbs(GraphBase):
                 self._ask("branch_create", actor, branch=str(from_branch), target_branch=branch)
         count_bytes = progress or loads.ignore_bytes
         given = loads.LoadInput(
-            source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {}, count_bytes
+            source,
+            nodes or {},
+            edges or {},
+            columns or {},
+            ignore or {},
+            options or {},
+            count_bytes,
+            allow_empty=allow_empty,
         )
         load_options = loads.LoadOptions(
             mode, on_error, rejects, engine, check, indexes, from_branch, identity=identity

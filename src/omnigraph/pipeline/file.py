@@ -33,7 +33,7 @@ FILE_FORMATS: Final = frozenset({"csv", "graphar", "json", "orc", "parquet", "rd
 """Formats that need a path."""
 MAIN: Final = TemplateText("main", "main")
 _KEYS: Final = ("version", "graph", "load", "sources", "views", "nodes", "edges", "checks")
-_LOAD_KEYS: Final = ("mode", "branch", "from", "on_error", "merge_into", "identity", "txn")
+_LOAD_KEYS: Final = ("mode", "branch", "from", "on_error", "merge_into", "identity", "txn", "allow_empty")
 _ENDS: Final[tuple[EndName, ...]] = ("from", "to")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -129,6 +129,8 @@ class LoadSettings:
     identities: tuple[TypeIdentity, ...] = ()
     txn: tuple[str, int] | None = field(default=None, repr=False)
     """The application and the number of the run; a run that is on the target already loads nothing."""
+    allow_empty: bool = False
+    """Whether an overwrite may leave a type without rows."""
 
     @property
     def target(self) -> TemplateText:
@@ -278,7 +280,15 @@ class _PipelineParser:
             texts.get("merge_into"),
             tuple(self._parse_identities(found["identity"])) if "identity" in found else (),
             self._parse_txn(found["txn"]) if "txn" in found else None,
+            "allow_empty" in found and self._parse_switch(found["allow_empty"], "load.allow_empty"),
         )
+
+    def _parse_switch(self, node: Node, what: str) -> bool:
+        setting = self._reader.read_setting(node, what)
+        if setting is not None and setting.value not in ("true", "false"):
+            problem = f"{what} is '{setting}'"
+            self._reader.add_problem(codes.WRONG_VALUE, problem, setting.span, "use true or false")
+        return setting is not None and setting.value == "true"
 
     def _parse_identities(self, node: Node) -> Iterator[TypeIdentity]:
         reader = self._reader

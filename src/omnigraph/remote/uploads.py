@@ -24,7 +24,16 @@ from omnigraph.errors import Json, ParameterError
 from omnigraph.language.schema import Catalog, NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.remote.wire_values import to_json_value
-from omnigraph.write.load import DataFile, LineBlock, LoadInput, TypedTable, open_frame, read_blocks, resolve_tables
+from omnigraph.write.load import (
+    DataFile,
+    LineBlock,
+    LoadInput,
+    TypedTable,
+    open_frame,
+    read_blocks,
+    refuse_empty_reader,
+    resolve_tables,
+)
 
 TAR: Final = "application/x-tar"
 CONTENTS: Final = "load.json"
@@ -108,9 +117,13 @@ def _add_table(archive: _Archive, table: TypedTable, given: LoadInput) -> Json:
             return {**described, "format": table.rows.format}
         reader = open_frame(table.name, table.rows)
         with pa.ipc.new_stream(pa.PythonFile(cast("IOBase", member), "w"), reader.schema) as writer:
+            rows = 0
             for batch in reader:
                 check_deadline()
                 writer.write_batch(batch)
+                rows += batch.num_rows
+        if not rows:
+            refuse_empty_reader(given, table)
     return {**described, "format": "frame"}
 
 

@@ -133,6 +133,7 @@ class RemoteWrites(RemoteBase):
         check: bool = False,
         indexes: loads.IndexPolicy = "auto",
         identity: loads.Identity | None = None,
+        allow_empty: bool = False,
         key: Key = None,
         progress: Callable[[int], object] | None = None,
         timeout: Timeout = None,
@@ -154,6 +155,7 @@ class RemoteWrites(RemoteBase):
             "from": to_reference_text(from_branch),
             "on_error": on_error,
             "check": check,
+            "allow_empty": allow_empty,
             "message": message,
             "if_commit": if_commit,
             "txn": txn_text(txn),
@@ -168,6 +170,7 @@ class RemoteWrites(RemoteBase):
             options or {},
             progress or loads.ignore_bytes,
             loads.RowForm.PARTIAL if mode == "update" else loads.RowForm.WHOLE,
+            allow_empty,
         )
         loads.check_load_options(given, loads.LoadOptions(mode, on_error, None, engine, check, indexes))
         # Only tables are read by the schema before they are sent.

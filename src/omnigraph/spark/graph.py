@@ -247,13 +247,16 @@ class SparkGraph:
         check: bool = False,
         indexes: IndexPolicy = "auto",
         identity: Identity | None = None,
+        allow_empty: bool = False,
     ) -> LoadResult:
         """Load records, DataFrames or files of each type as one commit; executors read, check and write the rows."""
         from omnigraph.spark.load import load
 
         if not check:
             self._check_writable()
-        given = LoadInput(source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {})
+        given = LoadInput(
+            source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {}, allow_empty=allow_empty
+        )
         load_options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch, identity=identity)
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(

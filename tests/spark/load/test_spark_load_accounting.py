@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from omnigraph.errors import ParameterError
 from omnigraph.spark.load import identity_matching
 from omnigraph.spark.load import incoming_rows as load_incoming
 from omnigraph.write.load import LoadMode
+from tests.graphs import rows_of, written
 from tests.selection import daily
 from tests.write.load.accounted_records import (
     FITS,
@@ -46,6 +48,24 @@ def test_every_record_is_accounted_for(kind: str, mode: LoadMode, tmp_path: Path
     identity = IDENTITY if mode in ("merge", "update") else None
     result = graph.load(**arguments, mode=mode, on_error="quarantine", identity=identity, engine="spark")  # pyright: ignore[reportArgumentType]  as a caller gives them
     expect_accounts(result, mode, junk)
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_overwrite_without_rows_is_refused(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path)
+    before = written(graph)
+    file = tmp_path / "wrong.jsonl"
+    file.write_text('{"edge": "Fits", "from": 5, "to": "a"}\n')
+    with pytest.raises(ParameterError, match="the overwrite has no rows of Fits; 1 record would be rejected"):
+        graph.load(file, mode="overwrite", on_error="quarantine", engine="spark")
+    reader = to_table(FITS).to_reader()
+    reader.read_all()
+    with pytest.raises(ParameterError, match="it was read before"):
+        graph.load(edges={"Fits": reader}, engine="spark")
+    assert written(graph) == before
+    none = to_table(FITS).slice(0, 0)
+    graph.spark().load(edges={"Fits": none}, mode="overwrite", allow_empty=True)
+    assert rows_of(graph, "Fits") == []
 
 
 @pytest.mark.parametrize("mode", daily(MODES, ["overwrite"]))

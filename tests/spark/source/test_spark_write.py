@@ -184,6 +184,11 @@ def test_spark_appends_and_overwrites(spark: SparkSession, graph: Graph) -> None
     assert [commit.message for commit in graph.commits("dev")][1:3] == ["tows", None]
     with pytest.raises(PySparkException, match="Ship cannot be overwritten alone"):
         ships.write.format("omnigraph").option("type", "Ship").option("branch", "dev").mode("overwrite").save(graph.uri)
+    none = spark.createDataFrame([], "`from` string, `to` string").write.format("omnigraph").option("type", "Tows")
+    with pytest.raises(PySparkException, match="the overwrite has no rows of Tows"):
+        none.option("branch", "dev").mode("overwrite").save(graph.uri)
+    none.option("branch", "dev").option("allow_empty", "true").mode("overwrite").save(graph.uri)
+    assert rows_of(graph, "Tows", branch="dev") == []
 
 
 def test_spark_tells_which_rows_are_wrong_and_leaves_nothing(spark: SparkSession, graph: Graph) -> None:

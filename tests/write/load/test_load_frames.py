@@ -85,7 +85,7 @@ def test_records_and_frames_are_one_load(fleet: Graph) -> None:
 def test_an_overwrite_with_an_empty_frame_empties_the_table(fleet: Graph) -> None:
     for empty in (pa.table({}), pa.table({"from": pa.array([], pa.string()), "to": pa.array([], pa.string())})):
         before = len(fleet.commits())
-        result = fleet.load(edges={"Tows": empty}, mode="overwrite")
+        result = fleet.load(edges={"Tows": empty}, mode="overwrite", allow_empty=True)
         assert (result.edges, len(fleet.commits())) == ({"Tows": 0}, before + 1)
         assert rows_of(fleet, "Tows") == []
     assert fleet.load(edges={"Tows": pa.table({})}).commit is None

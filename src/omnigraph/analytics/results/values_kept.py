@@ -29,7 +29,7 @@ class SelectedValues:
     def to_input(self) -> LoadInput:
         """Return the rows as streams that a load reads."""
         nodes, edges = ({name: rows.open() for name, rows in given.items()} for given in (self.nodes, self.edges))
-        return LoadInput(None, nodes, edges, {}, {}, {}, ignore_bytes)
+        return LoadInput(None, nodes, edges, {}, {}, {}, ignore_bytes, allow_empty=True)
 
 
 def are_values_kept(snapshot: Snapshot, catalog: Catalog, given: SelectedValues) -> bool:

@@ -113,6 +113,9 @@ def load(
             show_default=False,
         ),
     ] = None,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Let an overwrite without rows remove all rows of a type.")
+    ] = False,
     engine: Annotated[Engine, typer.Option("--engine", help="Where the load runs.")] = "auto",
     check: Annotated[bool, typer.Option("--check", help="Report every problem and write nothing.")] = False,
     message: Message = None,
@@ -156,6 +159,7 @@ def load(
             rejects=rejects,
             txn=transaction,
             identity=identities,
+            allow_empty=allow_empty,
             engine=engine,
             message=message or _describe_files(given),
             check=check,

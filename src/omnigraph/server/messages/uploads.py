@@ -25,7 +25,7 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.server.config import Limits
 from omnigraph.server.errors import RequestError
 from omnigraph.server.messages.requests import RequestModel, build_model, parse_json_body
-from omnigraph.write.load import RecordSource, TableInput
+from omnigraph.write.load import RecordSource, TableInput, UnreadRows
 
 _CONTENTS: Final = "load.json"
 _BLOCK: Final = 1 << 20
@@ -196,7 +196,7 @@ def _with_ending(path: Path, part: TableMember) -> Path:
 
 def _open_frame(opened: ExitStack, path: Path) -> TableInput:
     try:
-        return pa.ipc.open_stream(opened.enter_context(pa.memory_map(str(path))))
+        return UnreadRows(pa.ipc.open_stream(opened.enter_context(pa.memory_map(str(path)))))
     except pa.ArrowException as error:
         raise _make_bad_archive("a frame is not an Arrow stream") from error
 

@@ -82,6 +82,7 @@ class _LoadOptions(WriteFields):
     mode: Literal["append", "merge", "overwrite", "update"] = "merge"
     on_error: Literal["fail", "quarantine"] = "fail"
     check: bool = False
+    allow_empty: bool = False
     identity: Identities = None
     """The columns that identify records without an id, by type."""
 
@@ -217,6 +218,7 @@ def run_load(call: ServerCall) -> Answer:
                 ignore=given.ignore,
                 options=given.options,
                 identity=asked.identity,
+                allow_empty=asked.allow_empty,
                 mode=asked.mode,
                 branch=asked.branch,
                 from_branch=asked.from_ if is_new else None,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from omnigraph.errors import Violation
+from omnigraph.errors import ParameterError, Violation
 from omnigraph.language.schema import Catalog, Schema
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
@@ -52,6 +52,7 @@ from omnigraph.write.commit import CommitOptions
 from omnigraph.write.load import (
     LOCAL_LOAD_ENGINE,
     MAX_VIOLATIONS,
+    NO_TYPE,
     DataFile,
     FragmentTarget,
     GeneratedIds,
@@ -69,6 +70,7 @@ from omnigraph.write.load import (
     TypedTable,
     ViolationCollector,
     choose_rejects_target,
+    refuse_empty_reader,
     resolve_tables,
     schema_of,
 )
@@ -172,6 +174,11 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
             writer = executor.doing("writing rejected records")
             quarantine = collect_rejected(writer, scratch, rejected, report.blocks, report.rejected_counts, target)
         tables = _incoming_tables(executor, context, typed, targets, scratch, report)
+        try:
+            _refuse_empty_readers(context.input, typed, report)
+        except ParameterError:
+            _discard_fragments(manifest, tables)
+            raise
         yield ParsedInput(
             tables,
             collected,
@@ -180,6 +187,13 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
             partial(_discard_fragments, manifest, tables),
             executor.doing("building indexes"),
         )
+
+
+def _refuse_empty_readers(given: LoadInput, typed: Iterable[TypedTable], report: _LoadReport) -> None:
+    for table in typed:
+        key = table.type.table_key
+        if key not in report.rows and not report.rejected_counts[key]:
+            refuse_empty_reader(given, table)
 
 
 def _choose_targets(context: LoadContext, typed: Iterable[TypedTable], scratch: Table) -> Mapping[str, FragmentTarget]:
@@ -296,7 +310,8 @@ def _incoming_tables(
     report: _LoadReport,
 ) -> Mapping[str, IncomingRows]:
     """Return the rows of each table that the input touches; a frame touches its table even if it is empty."""
-    keys = sorted({*report.rows, *(each.type.table_key for each in typed)})
+    rejected = {key for key in report.rejected_counts if key != NO_TYPE}
+    keys = sorted({*report.rows, *rejected, *(each.type.table_key for each in typed)})
     found: dict[str, IncomingRows] = {}
     for key in keys:
         type_, rows = type_of_table(context.catalog, key), report.rows.get(key, _TableReport())

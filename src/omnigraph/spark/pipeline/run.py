@@ -148,7 +148,9 @@ def _load_tables(plan: PipelinePlan, graph: SparkGraph, tables: PipelineTables, 
         graph.session,
         graph.manifest,
         load_current_schema(graph.manifest),
-        LoadInput(None, tables.nodes, tables.edges, tables.columns, tables.ignored, options),
+        LoadInput(
+            None, tables.nodes, tables.edges, tables.columns, tables.ignored, options, allow_empty=to.allow_empty
+        ),
         LoadOptions(
             to.mode,
             to.on_error,

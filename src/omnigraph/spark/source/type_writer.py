@@ -11,7 +11,7 @@ the commit or the abort; if the driver dies before, a later job deletes it after
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
@@ -34,7 +34,15 @@ from omnigraph.spark.spool import SpooledFile, read_frame_files, write_frame_fil
 from omnigraph.storage.location import locate
 from omnigraph.write import load as loads
 from omnigraph.write.commit import CommitOptions, prepare_for_writing
-from omnigraph.write.load import LoadInput, LoadMode, LoadOptions, map_columns, refuse_problems, resolve_tables
+from omnigraph.write.load import (
+    LoadInput,
+    LoadMode,
+    LoadOptions,
+    UnreadRows,
+    map_columns,
+    refuse_problems,
+    resolve_tables,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +50,7 @@ if TYPE_CHECKING:
 MAX_WRITTEN_ROWS: Final = 10_000_000
 """More rows than these are refused: one process checks them."""
 
-WRITE_OPTIONS: Final = ("message", "actor", "txn_app", "txn_version")
+WRITE_OPTIONS: Final = ("message", "actor", "txn_app", "txn_version", "allow_empty")
 """Options that only a write has."""
 _OPTIONS: Final = ("path", "type", "branch", *WRITE_OPTIONS)
 
@@ -57,6 +65,7 @@ class TypeWriteOptions:
     message: str | None = None
     actor: str | None = None
     txn: tuple[str, int] | None = None
+    allow_empty: bool = False
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
@@ -80,6 +89,8 @@ def parse_write_options(options: Mapping[str, str]) -> TypeWriteOptions:
         problems.append("txn_app and txn_version belong together: a name, and a number that grows")
     if version is not None and not version.isdecimal():
         problems.append(f"txn_version is '{version}', which is not a number")
+    if given.get("allow_empty", "false") not in ("true", "false"):
+        problems.append(f"allow_empty is '{given['allow_empty']}', which is neither true nor false")
     if problems:
         listed: list[Json] = list(problems)
         raise ParameterError("; ".join(problems), details={"problems": listed})
@@ -90,6 +101,7 @@ def parse_write_options(options: Mapping[str, str]) -> TypeWriteOptions:
         message=given.get("message"),
         actor=given.get("actor"),
         txn=None if app is None or version is None else (app, int(version)),
+        allow_empty=given.get("allow_empty") == "true",
         storage_options=storage_options_of(options),
     )
 
@@ -136,7 +148,8 @@ def _ends_at(edge: EdgeType, type_: NodeType) -> bool:
 
 
 def _to_input(type_: NodeType | EdgeType, rows: pa.RecordBatchReader) -> LoadInput:
-    return LoadInput(edges={type_.name: rows}) if isinstance(type_, EdgeType) else LoadInput(nodes={type_.name: rows})
+    unread = {type_.name: UnreadRows(rows)}
+    return LoadInput(edges=unread) if isinstance(type_, EdgeType) else LoadInput(nodes=unread)
 
 
 # --------------------------------------------------------------------------------------------- tasks and the commit
@@ -191,7 +204,7 @@ class TypeWriter(DataSourceArrowWriter):
         loads.load(
             manifest,
             schema,
-            _to_input(require_type(schema.catalog, options.type), rows),
+            replace(_to_input(require_type(schema.catalog, options.type), rows), allow_empty=options.allow_empty),
             LoadOptions(self._mode),
             CommitOptions(options.branch, actor=options.actor, message=options.message, txn=options.txn),
         )

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.errors import Json, Violation
-from omnigraph.language.schema import Catalog, NodeType, split_by_kind
+from omnigraph.errors import Json, ParameterError, Violation
+from omnigraph.language.schema import Catalog, NodeType, TableKey, split_by_kind
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import tables
@@ -211,7 +211,7 @@ class LoadOperation:
 
     ``check_only`` reports every violation and delivers nothing to the quarantine. ``keeps_txn`` makes a commit even if
     there are no rows, so that a retry with the same ``txn`` finds it. ``identity`` has the columns that the load names,
-    by table key.
+    by table key. Without ``allow_empty`` an overwrite is refused if it would leave a table without rows.
     """
 
     catalog: Catalog
@@ -223,6 +223,7 @@ class LoadOperation:
     keeps_txn: bool = False
     identity: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     kind: WriterKind = WriterKind.LOAD
+    allow_empty: bool = False
 
     @property
     def strict(self) -> bool:
@@ -243,6 +244,8 @@ class LoadOperation:
             if each.rows.count > rejected[each.table_key].count or self.mode == "overwrite"
         )
         counts = {key: self._count_records(snapshot, rows, rejected[key]) for key, rows in tables.items()}
+        if self.mode == "overwrite" and not self.allow_empty:
+            _refuse_emptying(counts, self.quarantine)
         outcome = self._deliver_rejects(LoadOutcome(counts), rejected, tables)
         nodes, edges = (sum(each.values()) for each in split_by_kind(outcome.rows))
         return PreparedWrite(
@@ -377,6 +380,21 @@ class PreparedLoad:
         """Return what was prepared, or prepare it again on another snapshot."""
         known, now = ((each.pins, each.schema_ir_hash, each.lag) for each in (self.basis, snapshot))
         return self.result if known == now else self.operation.prepare(snapshot)
+
+
+def _refuse_emptying(counts: Mapping[str, RecordCounts], quarantine: RejectDelivery | None) -> None:
+    """Raise an error if an overwrite would leave a table without rows, or if it read nothing at all."""
+    empty = [TableKey(key).type_name for key, each in counts.items() if not each.accepted]
+    if counts and not empty:
+        return
+    rejected = sum(each.rejected for each in counts.values())
+    rejected += 0 if quarantine is None else sum(quarantine.counts.values())
+    names = f" of {', '.join(empty)}" if empty else ""
+    reason = f"; {rejected} record{'' if rejected == 1 else 's'} would be rejected" if rejected else ""
+    hint = "allow_empty=True removes all rows"
+    if rejected:
+        hint = f'on_error="fail" says what is wrong with the records; {hint}'
+    raise ParameterError(f"the overwrite has no rows{names}{reason}", hint=hint)
 
 
 # --------------------------------------------------------------------------------------------- on this machine

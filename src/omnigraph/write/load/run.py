@@ -49,9 +49,11 @@ from omnigraph.write.indexes import ensure_id_indexes, ensure_loaded_indexes
 from omnigraph.write.load.inputs import (
     LoadInput,
     OpenedTable,
+    TypedTable,
     list_types_with_assumed_ids,
     open_tables,
     read_records,
+    refuse_empty_reader,
     refuse_files_without_records,
     resolve_tables,
 )
@@ -77,6 +79,7 @@ from omnigraph.write.load.rows import (
     RowForm,
     ViolationCollector,
     choose_rejects_target,
+    table_key_of,
     validate_batch,
 )
 
@@ -234,6 +237,7 @@ def _run_load(
             parsed.engine,
             keeps_txn,
             identity,
+            allow_empty=load_input.allow_empty,
         )
         try:
             if parsed.collected.violations:
@@ -378,9 +382,12 @@ def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rej
     with buffer:
         for table in tables:
             buffer.buffer_of(table.type)
-        for item in _read_input(catalog, load_input, opened):
+        for item in _read_input(catalog, load_input, list(zip(tables, opened, strict=True))):
             if isinstance(item, RejectedRecord):
                 rejects.take(item)
+                rejected_type = catalog.find_type(table_key_of(item))
+                if rejected_type is not None:
+                    buffer.buffer_of(rejected_type)
                 continue
             check_deadline()
             batch = validate_batch(item)
@@ -390,12 +397,17 @@ def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rej
 
 
 def _read_input(
-    catalog: Catalog, load_input: LoadInput, tables: Iterable[OpenedTable]
+    catalog: Catalog, load_input: LoadInput, tables: Iterable[tuple[TypedTable, OpenedTable]]
 ) -> Iterator[RawBatch | RejectedRecord]:
     if load_input.source is not None:
         yield from read_records(catalog, load_input.source, load_input.count_bytes, load_input.form)
-    for table in tables:
-        yield from table.read(load_input.count_bytes)
+    for table, opened in tables:
+        has_rows = False
+        for item in opened.read(load_input.count_bytes):
+            has_rows = has_rows or isinstance(item, RejectedRecord) or len(item.lines) > 0
+            yield item
+        if not has_rows:
+            refuse_empty_reader(load_input, table)
 
 
 # --------------------------------------------------------------------------------------------- committing
@@ -422,7 +434,7 @@ def _commit_load(
         _create_branch(manifest, options, commit_options)
     try:
         result = commit_operation(manifest, prepared or operation, commit_options, executor=executor)
-    except ValidationError:
+    except (ValidationError, ParameterError):
         # Rules run before anything is committed. After any other failure the fragments stay for cleanup: a commit that
         # was not rolled back yet may still show them.
         parsed.discard()

@@ -16,6 +16,7 @@ import pyarrow as pa
 from omnigraph.errors import ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, parse_default
 from omnigraph.language.types import Scalar, ValueType
+from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, compute, to_list
 from omnigraph.write.load.rows import (
@@ -44,6 +45,17 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the rows as a capsule."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRows:
+    """Rows that nothing has read before. A ``RecordBatchReader`` without rows may be one that was."""
+
+    reader: pa.RecordBatchReader
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as a capsule."""
+        return cast("object", self.reader.__arrow_c_stream__(requested_schema))
 
 
 def open_frame(name: str, frame: object) -> pa.RecordBatchReader:

@@ -12,6 +12,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar, cast
 
+import pyarrow as pa
+
 from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.language.source import suggest_similar
@@ -49,7 +51,8 @@ class LoadInput:
     """The data to load: records, and frames or files by type name.
 
     ``columns``, ``ignored`` and ``file_options`` say how frames and files are read. ``count_bytes`` is told how much
-    was read, if this process reads the files. ``form`` follows from the mode of the load.
+    was read, if this process reads the files. ``form`` follows from the mode of the load. ``allow_empty``: an overwrite
+    may leave a table without rows, and a ``RecordBatchReader`` may have none.
     """
 
     source: RecordSource | None = None
@@ -60,6 +63,7 @@ class LoadInput:
     file_options: Mapping[str, object] = field(default_factory=dict[str, object])
     count_bytes: ByteCounter = ignore_bytes
     form: RowForm = RowForm.WHOLE
+    allow_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,15 @@ class TypedTable:
     name: str
     rows: ArrowStream | DataFile
     selection: ColumnSelection
+
+
+def refuse_empty_reader(given: LoadInput, table: TypedTable) -> None:
+    """Raise an error for a table that has no rows, if it is a reader: one that was read before looks the same."""
+    if isinstance(table.rows, pa.RecordBatchReader) and not given.allow_empty:
+        raise ParameterError(
+            f"{table.name} is a RecordBatchReader without a row: it has none, or it was read before",
+            hint="give a new reader, or the Arrow table; allow_empty=True loads a reader without rows",
+        )
 
 
 def list_table_files(given: LoadInput) -> list[str]:
