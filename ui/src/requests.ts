@@ -224,6 +224,7 @@ export interface Bodies {
     readonly type_names?: readonly (string)[] | null | undefined;
   };
   readonly "/ingest": {
+    readonly allow_empty?: boolean | null | undefined;
     readonly branch?: string | null | undefined;
     readonly check?: boolean | null | undefined;
     readonly data: string;
@@ -242,6 +243,7 @@ export interface Bodies {
     readonly snapshot?: string | null | undefined;
   };
   readonly "/load": {
+    readonly allow_empty?: boolean | null | undefined;
     readonly branch?: string | null | undefined;
     readonly check?: boolean | null | undefined;
     readonly data: string;
