@@ -54,6 +54,8 @@ MAX_UNCOVERED: Final = 100_000
 """How many rows an index may lack after a load before it is rebuilt; queries scan them."""
 _MAX_UNCOVERED_SHARE: Final = 8
 """Upkeep builds a text or vector index again if it lacks more than one row in this many."""
+_MAX_STALE_SHARE: Final = 100
+"""A text index of a large table is built again if one entry in this many is of a former row."""
 OVERTAKEN: Final = "others replaced its rows while it was built; run it again"
 """Why an index that was built is not there."""
 
@@ -334,6 +336,8 @@ def _choose_fragments(table: Table, column: str, kind: IndexKind) -> Collection[
     present = table.list_indexes().get(tables.index_name(column))
     if present is None or present.kind != kind.value:
         return every
+    if _has_many_stale_texts(table, column, kind):
+        return every
     lacking = tables.choose_segment(table, column)
     return lacking if lacking and tables.can_grow(table, column, kind, lacking) else every
 
@@ -350,6 +354,15 @@ def _build_segment(table: Table, piece: _SegmentTask) -> tables.Segment:
 
 
 # --------------------------------------------------------------------------------------------- the present indexes
+
+
+def _has_many_stale_texts(table: Table, column: str, kind: IndexKind) -> bool:
+    """Return whether a text index has so many entries of former rows that it is built again for exact scores."""
+    if kind is not IndexKind.INVERTED:
+        return False
+    statistics = tables.read_text_statistics(table, column)
+    is_large = statistics.documents > MAX_UNCOVERED
+    return statistics.stale > (statistics.documents // _MAX_STALE_SHARE if is_large else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +393,11 @@ class _IndexState:
         """Whether the index exists and covers all but ``max_uncovered`` rows."""
         if index.kind is None or not self.rows:
             return False
-        return self.covered.get((index.column, index.kind.value), 0) >= max(1, self.rows - max_uncovered)
+        if self.covered.get((index.column, index.kind.value), 0) < max(1, self.rows - max_uncovered):
+            return False
+        return (
+            bool(max_uncovered) or self.table is None or not _has_many_stale_texts(self.table, index.column, index.kind)
+        )
 
     def should_extend(self, index: IndexSpec) -> bool:
         """Whether upkeep extends the index: it exists, and covers too few rows, or too few for the work."""

@@ -197,7 +197,7 @@ class Search:
             return contents.num_rows > max(_FEW, limit) and self._has_vector_index(ranking, type_)
         query = self._build_text_query(ranking)
         index = query and find_text_index(self._snapshot, type_, column, query, self._cache)
-        return not conditions or (index is not None and index.covers_all)
+        return not conditions or (index is not None and index.has_exact_scores)
 
     def has_index(self, ranking: Ranking, type_: NodeType) -> bool:
         """Whether the table has an index for a ranking that Lance can search."""
@@ -324,7 +324,7 @@ class Search:
         index = open_text_index(self._snapshot, self._type_of(table_key), key[1], query, self._cache)
         if index is None:
             return NO_MATCHES
-        if index.covers_all or isinstance(expression, TextMatch):
+        if index.has_exact_scores:
             # The id of an absent entity is null.
             present = ids.unique().drop_null()
             return index.search(query, list_filter("id", present)) if len(present) else NO_MATCHES
@@ -361,7 +361,9 @@ class Search:
         text = cast("str | None", self._resolve_value(expression.query))
         if text is None:
             return None
-        if isinstance(expression, TextScore) or expression.function is not TextFunction.FUZZY:
+        if isinstance(expression, TextScore):
+            return TextQuery(text, needs_scores=True)
+        if expression.function is not TextFunction.FUZZY:
             return TextQuery(text)
         given = expression.max_edits
         return TextQuery(text, _DEFAULT_EDITS if given is None else cast(int, self._resolve_value(given)))

@@ -1,12 +1,14 @@
 """Search a text property: which rows contain any of the words, and how well they match.
 
 The tokenizer of the text index lowercases text and query, stems them as English and drops stop words. Results are the
-same with and without an index: a column without one is indexed in memory for the query, and the index is cached.
+same with and without an index: a column without one is indexed in memory for the query, and the index is cached. Scores
+are those among the rows of the snapshot, whatever rows there were before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
@@ -17,7 +19,7 @@ from omnigraph.deadlines import wait_for
 from omnigraph.language.schema import NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.frames import FEW_ROWS, Cache, read_contents
+from omnigraph.read.frames import FEW_ROWS, Cache, TableContents, read_contents
 from omnigraph.read.rows import TypeRows, open_type_rows
 from omnigraph.read.search.top_k import FetchRows, RankedRows
 from omnigraph.storage import tables
@@ -25,9 +27,10 @@ from omnigraph.storage.columns import column_of
 from omnigraph.storage.filters import ValueCondition
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.lagging_columns import has_declared_column
-from omnigraph.storage.tables import Access, IndexKind, Table, WordSearch, can_search
+from omnigraph.storage.tables import Access, IndexKind, Table, TextStatistics, WordSearch, can_search
 
 _TEXT: Final = "text"
+_STATISTICS_BYTES: Final = 200
 _INDEX_FACTOR: Final = 3
 """Estimated bytes of memory for each byte of rows; measured: 1.7 for 115 MB of rows, 5 for 7 MB."""
 
@@ -40,6 +43,8 @@ class TextQuery:
 
     text: str
     max_edits: int = 0
+    needs_scores: bool = False
+    """Whether it asks how well the rows match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +54,27 @@ class TextIndex:
     table: Table
     column: str
     is_private: bool
-    covers_all: bool
-    """Whether it covers all rows. If not, scores depend on which of the other rows a filter leaves."""
+    statistics: TextStatistics | None = None
+    """What the scores of the rows depend on, if the index of the table has it wrong, and a query asks for scores."""
+
+    @property
+    def has_exact_scores(self) -> bool:
+        """Whether the scores of Lance are those among the rows of the snapshot, whatever a filter leaves of them."""
+        return self.statistics is None
 
     def search(self, query: TextQuery, where: str | None = None) -> pa.Table:
-        """Return the ids and scores of all rows whose text matches, among those that satisfy a filter."""
-        return WordSearch(self.table, self.column, query.text, query.max_edits, where).read()
+        """Return the ids and scores of all rows whose text matches, among those that satisfy a filter.
+
+        Without exact scores there can be no filter.
+        """
+        search = WordSearch(self.table, self.column, query.text, query.max_edits, where)
+        return search.read() if self.statistics is None else tables.score_texts(search, self.statistics)
 
     def fetch_best(self, query: TextQuery, where: str | None = None, columns: Sequence[str] = ()) -> FetchRows:
         """Return how to fetch the rows with the highest scores. Columns are read if the rows are few."""
         search = WordSearch(self.table, self.column, query.text, query.max_edits, where)
+        if not self.has_exact_scores:
+            return lambda _: _rank(self.search(query, where), np.inf)
 
         def fetch(count: int) -> RankedRows:
             rows = search.read(columns if count <= FEW_ROWS else (), count)
@@ -66,10 +82,15 @@ class TextIndex:
             # Entries of deleted rows take the place of others, so less than was asked for need not be all.
             if is_complete and search.count_entries() != rows.num_rows:
                 rows = search.read()
-            keys = -column_of(rows, InternalColumn.SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
-            return RankedRows(rows, keys, np.inf if is_complete else float(keys.max()))
+            ranked = _rank(rows, np.inf)
+            return ranked if is_complete else replace(ranked, bound=float(ranked.keys.max()))
 
         return fetch
+
+
+def _rank(rows: pa.Table, bound: float) -> RankedRows:
+    keys = -column_of(rows, InternalColumn.SCORE).to_numpy(zero_copy_only=False).astype(np.float64)
+    return RankedRows(rows, keys, bound)
 
 
 def search_text(snapshot: Snapshot, type_: NodeType, column: str, query: TextQuery, cache: Cache) -> pa.Table:
@@ -91,7 +112,7 @@ def open_text_index(
     rows = open_type_rows(snapshot, type_)
     key = (read_contents(snapshot, type_.table_key, cache), "texts", column)
     private = cache.get_or_make(key, lambda: _build_private_index(rows, column), _estimate_bytes).table
-    return None if private is None else TextIndex(private, _TEXT, is_private=True, covers_all=True)
+    return None if private is None else TextIndex(private, _TEXT, is_private=True)
 
 
 def find_text_index(
@@ -107,7 +128,15 @@ def find_text_index(
     table = snapshot.table(type_.table_key)
     if not (can_search(table, IndexKind.INVERTED) and has_declared_column(type_, table.column_types, column)):
         return None
-    return TextIndex(table, column, is_private=False, covers_all=covered >= contents.num_rows)
+    statistics = _read_inexact_statistics(table, column, contents, cache) if query.needs_scores else None
+    return TextIndex(table, column, is_private=False, statistics=statistics)
+
+
+def _read_inexact_statistics(table: Table, column: str, contents: TableContents, cache: Cache) -> TextStatistics | None:
+    """Return what scores depend on; None if the index has it right."""
+    key = (contents, "text statistics", column)
+    statistics = cache.get_or_make(key, lambda: tables.read_text_statistics(table, column), lambda _: _STATISTICS_BYTES)
+    return None if statistics.is_exact else statistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from omnigraph.storage.lance_internals.commit_files import (
     list_commit_files,
 )
 from omnigraph.storage.lance_internals.deletions import DeletionFile, encode_offsets, read_deletions
+from omnigraph.storage.lance_internals.document_lengths import DocumentLengths, read_document_lengths
 from omnigraph.storage.lance_internals.lance_texts import (
     CommitRefused,
     ExplainedErrors,
@@ -77,6 +78,7 @@ __all__ = [
     "CommitFile",
     "CommitRefused",
     "DeletionFile",
+    "DocumentLengths",
     "ExplainedErrors",
     "HeadMoved",
     "NeededFiles",
@@ -107,6 +109,7 @@ __all__ = [
     "print_transaction",
     "read_base_folders",
     "read_deletions",
+    "read_document_lengths",
     "read_field_ids",
     "read_local_refs",
     "read_ref_identifier",

@@ -57,6 +57,7 @@ from omnigraph.storage.tables.table import (
     open_newest,
     open_table,
 )
+from omnigraph.storage.tables.text_scores import TextStatistics, read_text_statistics, score_texts
 from omnigraph.storage.tables.torn_versions import (
     discard_torn_versions,
     discard_version,
@@ -152,6 +153,7 @@ __all__ = [
     "TableCommit",
     "TableFragment",
     "TableIndex",
+    "TextStatistics",
     "TrackedFiles",
     "WordSearch",
     "WriteMode",
@@ -219,6 +221,7 @@ __all__ = [
     "read_row_offsets",
     "read_row_versions",
     "read_rows",
+    "read_text_statistics",
     "remove_rows",
     "replace_by_fragments",
     "replace_column_values",
@@ -227,6 +230,7 @@ __all__ = [
     "reshape",
     "restore",
     "run_compaction",
+    "score_texts",
     "search_vectors",
     "set_config",
     "set_field_metadata",
