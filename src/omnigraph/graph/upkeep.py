@@ -86,9 +86,13 @@ class UpkeepVerbs(GraphBase):
         keep: int | None = COMMITS_TO_KEEP,
         older_than: timedelta | str | None = None,
         *,
+        staged_older_than: timedelta | str | None = None,
         confirm: bool = False,
     ) -> Cleaned:
         """Delete unneeded files and old history; the newest ``keep`` commits of each branch and younger ones stay.
+
+        Files that a write left without a commit go after 7 days, or after ``staged_older_than``. A write whose files
+        are younger than that is not disturbed; one that finds its files deleted raises ``ConflictError``.
 
         Examples:
             >>> graph.cleanup(keep=10).confirmed
@@ -96,7 +100,7 @@ class UpkeepVerbs(GraphBase):
         """
         self._check_writable()
         self._ask("admin", None)
-        return cleanup.cleanup(self._manifest, keep, older_than, confirm=confirm)
+        return cleanup.cleanup(self._manifest, keep, older_than, staged_older_than=staged_older_than, confirm=confirm)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
         """Report tables that were changed outside the graph (drift). With ``confirm``, repair them.

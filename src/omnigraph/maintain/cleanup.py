@@ -20,15 +20,18 @@ from typing import Final, TypeVar
 from omnigraph.defaults import COMMITS_TO_KEEP
 from omnigraph.errors import NotFoundError, ParameterError, StorageError
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.maintain.cleanup_ages import AGE_HINT, parse_staged_age, refuse_wrong_clock
 from omnigraph.maintain.cleanup_times import keep_cleanup_end
 from omnigraph.maintain.cleanup_turns import LONGEST_TURN_SECONDS, TURN_SECONDS, CleanupTurns
 from omnigraph.maintain.orphans import (
+    LOADS_BEAT,
     STALE_AFTER,
     OrphanFile,
     ReclaimKind,
     find_dead_loads,
     find_orphans,
     list_dataset_files,
+    locate_file,
     sum_file_sizes,
 )
 from omnigraph.maintain.retention import READER_GRACE, RetentionPlan, RetentionPolicy, plan_retention
@@ -95,12 +98,20 @@ def cleanup(
     older_than: timedelta | str | None = None,
     *,
     confirm: bool = False,
+    staged_older_than: timedelta | str | None = None,
     stale_after: timedelta = STALE_AFTER,
     grace: timedelta = READER_GRACE,
 ) -> Cleaned:
-    """Delete what only commits need that are neither among the newest of a branch nor young, and stale orphans."""
+    """Delete what only commits need that are neither among the newest of a branch nor young, and stale orphans.
+
+    ``staged_older_than`` is the age above which files count as stale that writers staged and did not commit.
+    """
     policy = _build_policy(keep, older_than, grace)
+    if staged_older_than is not None:
+        stale_after = parse_staged_age(staged_older_than, manifest.location)
     now = datetime.now(UTC)
+    if confirm:
+        refuse_wrong_clock(manifest.objects, now)
     # What is deleted is decided by the storage, not by what this handle remembers.
     manifest.start_over()
     heal_all(manifest)
@@ -127,7 +138,7 @@ def _build_policy(keep: int | None, older_than: timedelta | str | None, grace: t
         )
     younger_than = parse_age(older_than) if isinstance(older_than, str) else older_than
     if younger_than is not None and younger_than < timedelta(0):
-        raise ParameterError(f"older_than is {younger_than}", hint='give an age like "7d" or timedelta(days=7)')
+        raise ParameterError(f"older_than is {younger_than}", hint=AGE_HINT)
     return RetentionPolicy(keep, younger_than, grace)
 
 
@@ -171,7 +182,7 @@ class _CleanupRun:
             yield from self._reclaim_orphans(location)
         yield from self._reclaim_versions(ReclaimKind.MANIFEST_VERSIONS, DIRECTORY)
         yield from self._reclaim_orphans(DIRECTORY)
-        objects, files = find_dead_loads(self.manifest, self.now, self.stale_after)
+        objects, files = find_dead_loads(self.manifest, self.now, max(self.stale_after, LOADS_BEAT))
         yield from self._delete_orphans(objects, files)
 
     def _list_tables(self) -> list[tuple[str, str]]:
@@ -354,7 +365,14 @@ class _CleanupRun:
     def _reclaim_orphans(self, location: str) -> Iterator[Reclaimed]:
         found = _try_again(partial(list_dataset_files, self.manifest, location))
         orphans = list(find_orphans(found, self.now, self.stale_after))
-        yield from self._delete_orphans(self.manifest.objects, [each for each in orphans if not _is_of_branch(each)])
+        unlocked = [each for each in orphans if each.kind not in (ReclaimKind.FORKS, ReclaimKind.STAGED)]
+        yield from self._delete_orphans(self.manifest.objects, unlocked)
+        staged = defaultdict[str, list[OrphanFile]](list)
+        for each in orphans:
+            if each.kind is ReclaimKind.STAGED:
+                staged[locate_file(location, found.branches, each.info)[0] or MAIN].append(each)
+        for branch, files in sorted(staged.items()):
+            yield from self._delete_staged(location, branch, files)
         yield from self._delete_branch_leftovers(location, [each for each in orphans if _is_of_branch(each)])
 
     def _delete_orphans(self, objects: Objects, orphans: Sequence[OrphanFile]) -> Iterator[Reclaimed]:
@@ -363,6 +381,20 @@ class _CleanupRun:
             _delete_in_pieces(objects, [each.info for each in orphans])
         for each in orphans:
             yield Reclaimed(each.kind, 1, each.info.size)
+
+    def _delete_staged(self, location: str, branch: str, orphans: Sequence[OrphanFile]) -> Iterator[Reclaimed]:
+        """Delete files that were staged in the folder of a branch, under its lock.
+
+        A writer looks for its staged files under that lock, before it commits them: it finds them gone, or keeps them.
+        """
+        infos = [each.info for each in orphans]
+        if self.confirm:
+            with branch_lock(self.manifest.location, branch, self.manifest.locks) as held:
+                infos = _try_again(partial(find_unneeded, self.manifest, location, infos))
+                held.check()
+                _delete_in_pieces(self.manifest.objects, infos)
+        for info in infos:
+            yield Reclaimed(ReclaimKind.STAGED, 1, info.size)
 
     def _delete_branch_leftovers(self, location: str, orphans: Sequence[OrphanFile]) -> Iterator[Reclaimed]:
         """Delete files in folders of deleted branches, unless such a branch was created again meanwhile."""

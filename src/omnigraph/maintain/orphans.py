@@ -20,6 +20,8 @@ from omnigraph.storage.objects import ObjectInfo, Objects
 from omnigraph.storage.tables import list_tracked_files, open_newest_whole, open_table
 
 STALE_AFTER: Final = timedelta(days=7)
+LOADS_BEAT: Final = timedelta(hours=2)
+"""A load on Spark that wrote no intermediate file for so long is dead: a running one writes every hour."""
 LOADING: Final = "loading"
 """The folder beside the graph where loads on Spark keep their intermediate files."""
 _LOAD_FILE: Final = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}/")

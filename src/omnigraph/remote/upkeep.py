@@ -37,6 +37,10 @@ _FAILED: Final = 500
 _MOST: Final = 2**53
 
 
+def _age_text(age: timedelta | str | None) -> str | None:
+    return f"{age.total_seconds():.0f}s" if isinstance(age, timedelta) else age
+
+
 @observe_timeouts
 @check_calls
 class RemoteUpkeep(RemoteBase):
@@ -104,13 +108,19 @@ class RemoteUpkeep(RemoteBase):
         keep: int | None = COMMITS_TO_KEEP,
         older_than: timedelta | str | None = None,
         *,
+        staged_older_than: timedelta | str | None = None,
         confirm: bool = False,
     ) -> Cleaned:
         """Delete unneeded files and old history; the newest ``keep`` commits of each branch and younger ones stay."""
         self._check_writable()
-        age = f"{older_than.total_seconds():.0f}s" if isinstance(older_than, timedelta) else older_than
         most = None if keep is None else min(keep, _MOST)
-        return self._operate("cleanup", {"keep": most, "older_than": age, "confirm": confirm}, Cleaned)
+        arguments: dict[str, Json] = {
+            "keep": most,
+            "older_than": _age_text(older_than),
+            "staged_older_than": _age_text(staged_older_than),
+            "confirm": confirm,
+        }
+        return self._operate("cleanup", arguments, Cleaned)
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> Repaired:
         """Report tables that were changed outside the graph (drift). With ``confirm``, repair them."""

@@ -57,6 +57,15 @@ def cleanup(
             show_default=False,
         ),
     ] = None,
+    staged_older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--staged-older-than",
+            metavar="AGE",
+            help="Delete files of writes that never committed once they are older than this, instead of 7d.",
+            show_default=False,
+        ),
+    ] = None,
     confirm: Confirm = False,
 ) -> int:
     """Show what old history and unneeded files would be deleted, and delete them after a question, or with --yes.
@@ -68,6 +77,7 @@ def cleanup(
     Examples:
       omnigraph cleanup --keep 100 --older-than 7d --yes
       omnigraph cleanup --older-than 30d
+      omnigraph cleanup --staged-older-than 1d
     """
     session = session_of(context)
     confirmed = confirm or session.assume_yes
@@ -75,11 +85,11 @@ def cleanup(
     with session.open("rw") as graph:
         clean_up = graph.cleanup if keep is older_than is None else partial(graph.cleanup, keep, older_than)
         with session.watch():
-            result = clean_up(confirm=confirmed)
+            result = clean_up(staged_older_than=staged_older_than, confirm=confirmed)
         session.output.show(CleanupSummary(result))
         if not confirmed and (result.reclaimed or result.commits_gone) and _is_wanted(session, "Delete them?"):
             with session.watch():
-                result = clean_up(confirm=True)
+                result = clean_up(staged_older_than=staged_older_than, confirm=True)
             session.output.show(CleanupSummary(result))
     return 0
 

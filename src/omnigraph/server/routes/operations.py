@@ -41,6 +41,7 @@ class _TableArguments(RequestModel):
 class _CleanupArguments(RequestModel):
     keep: Annotated[int, Field(ge=1)] | None = None
     older_than: str | None = None
+    staged_older_than: str | None = None
     confirm: bool = False
 
 
@@ -73,7 +74,7 @@ def _optimize(graph: Graph, given: RequestModel, actor: str) -> object:
 
 def _clean_up(graph: Graph, given: RequestModel, actor: str) -> object:  # noqa: ARG001  as the others
     assert isinstance(given, _CleanupArguments)
-    return graph.cleanup(given.keep, given.older_than, confirm=given.confirm)
+    return graph.cleanup(given.keep, given.older_than, staged_older_than=given.staged_older_than, confirm=given.confirm)
 
 
 def _repair(graph: Graph, given: RequestModel, actor: str) -> object:  # noqa: ARG001  as the others

@@ -55,7 +55,8 @@ def _list_fragment_files(fragments: Iterable[FragmentMetadata]) -> Iterator[Comm
     """Give the files of fragments: rows, the folders of their large blobs, and deletions."""
     written = list(fragments)
     for fragment in written:
-        for file in fragment.files:
+        # With a base it is a file of another dataset, which this one only shows.
+        for file in (each for each in fragment.files if each.base_id is None):
             rows, blobs = data_paths(file.path)
             yield CommitFile(rows, file.file_size_bytes)
             yield CommitFile(blobs)

@@ -37,6 +37,7 @@ from omnigraph.storage.lance_internals import (
     translate_errors,
     version_path,
 )
+from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.access import Access
 from omnigraph.storage.tables.staging import (
     Addresses,
@@ -224,6 +225,28 @@ def commit(table: Table, staged: StagedChange, operation_id: str) -> Table:
     if dataset.version != staged.committed_version:
         raise HeadMoved(table.subject, staged.committed_version, dataset.version)
     return note_commit(_at_version_of(table, dataset), transaction)
+
+
+def find_missing_files(table: Table, staged: StagedChange, objects: Objects, location: str) -> list[str]:
+    """Return the files of a staged change that are not there, or have another size. The table lies at ``location``."""
+    folder = location if table.branch is None else f"{location}/tree/{table.branch}"
+    # Of a folder of large blobs nothing is known but its name.
+    files = [file for file in list_commit_files(staged.transaction.operation) if "." in file.path.rpartition("/")[2]]
+    return [file.path for file in files if not _has_object(objects, f"{folder}/{file.path}", file.size)]
+
+
+def _has_object(objects: Objects, path: str, size: int | None) -> bool:
+    if objects.location.is_local:
+        try:
+            found = Path(objects.location.base, path).stat().st_size
+        except FileNotFoundError:
+            return False
+    else:
+        info = objects.head(path)
+        if info is None:
+            return False
+        found = info.size
+    return size in (None, found)
 
 
 def audit_version(table: Table, staged: StagedChange) -> Table:

@@ -55,6 +55,10 @@ from omnigraph.write.executor import ThreadExecutor
 
 _log = logging.getLogger("omnigraph")
 
+_SURELY_KEPT: Final = 30 * 60 * 1_000_000
+"""Microseconds. On an object store cleanup keeps staged files for an hour at least."""
+_MOST_NAMED: Final = 20
+
 STORE_THREADS: Final = 16
 LOCAL_THREADS: Final = 1
 """A commit on a local disk takes a millisecond or two, mostly of the processor: threads do not pay."""
@@ -137,6 +141,7 @@ def run_phases(
     section.held.check()
     put_sidecar(attempt.manifest.objects, sidecar)  # phase A
     try:
+        _refuse_missing_files(section, staged_tables)
         committed = _commit_tables(section, staged_tables)  # phase B
         updates = [
             make_entry(attempt.manifest, each.pin, table) for each, table in zip(staged_tables, committed, strict=True)
@@ -260,6 +265,27 @@ def _build_sidecar(section: CommitSection[Outcome], view: ManifestView, staged_t
 
 
 # --------------------------------------------------------------------------------------------- phase B
+
+
+def _refuse_missing_files(section: CommitSection[Outcome], staged_tables: list[_StagedTable]) -> None:
+    """Raise ``ConflictError`` if a cleanup deleted staged files. From here on none does: it takes the branch's lock."""
+    manifest = section.attempt.manifest
+    small = {change.table_key for change in section.prepared.changes if change.is_small}
+    age = now_microseconds() - section.attempt.started_at
+    if not manifest.location.is_local and age < _SURELY_KEPT:
+        # A look is a request. Files that are so young are never deleted, and a small change was staged just now.
+        staged_tables = [each for each in staged_tables if each.pin.table_key not in small]
+
+    def find_missing(each: _StagedTable) -> list[str]:
+        return tables.find_missing_files(each.table, each.staged, manifest.objects, each.pin.location)
+
+    missing = [path for paths in choose_executor(manifest.location).run(find_missing, staged_tables) for path in paths]
+    if missing:
+        raise ConflictError(
+            f"staged files are gone, stage again: {missing[0]}",
+            hint="a cleanup deleted them, since they were older than it keeps staged files",
+            details={"files": missing[:_MOST_NAMED]},
+        )
 
 
 def choose_executor(location: Location) -> ThreadExecutor:
