@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+import omnigraph
 from omnigraph.errors import ParameterError
 from omnigraph.storage.location import locate
 
@@ -32,6 +35,9 @@ def test_a_local_path_is_made_absolute_for_use_and_printed_as_given(
         ("file:///data/brain/", "/data/brain"),
         ("file://localhost/data/brain", "/data/brain"),
         ("FILE:///data/a%20b", "/data/a b"),
+        ("file:/data/brain", "/data/brain"),
+        ("file:/data/a%20b/", "/data/a b"),
+        ("data:2024/brain", f"{Path.cwd()}/data:2024/brain"),
         ("/data/a%20b#1?", "/data/a%20b#1?"),
     ],
 )
@@ -104,3 +110,47 @@ def test_an_http_endpoint_of_the_environment_is_allowed_too(monkeypatch: pytest.
     assert locate("s3://bucket/p").options() == {"allow_http": "true"}
     assert locate("s3://bucket/p", {"aws_allow_http": "false"}).options() == {"aws_allow_http": "false"}
     assert locate("/data").options() == {}
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "s3n", "S3A"])
+def test_other_names_of_s3_mean_s3(scheme: str) -> None:
+    assert locate(f"{scheme}://bucket/a") == locate("s3://bucket/a")
+
+
+@pytest.mark.parametrize("uri", ["dbfs:/g", "gs://bucket/g", "hdfs:///g", "abfss://c@a.net/g", "s3:/bucket/g", "x:/g"])
+def test_an_unknown_scheme_is_an_error_that_lists_the_known_ones(uri: str) -> None:
+    with pytest.raises(ParameterError, match=f"unknown scheme '{uri.partition(':')[0]}'") as refused:
+        locate(uri)
+    assert all(scheme in str(refused.value.hint) for scheme in ("file:/", "s3://", "s3a://", "s3n://", "s3+ddb://"))
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/g", "file:///data/g", "s3a://bucket/g"])
+def test_a_path_object_that_was_a_uri_is_refused(uri: str) -> None:
+    with pytest.raises(ParameterError, match="give a URI as a text"):
+        locate(Path(uri))
+
+
+def test_what_lies_next_to_a_whole_bucket_lies_in_it() -> None:
+    assert locate("s3://bucket").sibling("loading").base == "bucket/__loading"
+    assert locate("s3://bucket/a").sibling("loading").base == "bucket/a.loading"
+
+
+_TAKES_APART: Final = re.compile(r'"://" (not )?in |compile\(r"[^"\n]*:/|startswith\("(file|s3)')
+_OTHERS: Final = {
+    "storage/location.py": "the one parser",
+    "storage/tables/table.py": "asks whether an address of Lance is local, and for DynamoDB",
+    "storage/tables/writes.py": "asks whether an address of Lance is one with DynamoDB",
+    "storage/lance_internals/base_folders.py": "reads addresses that Lance has stored",
+    "write/mutation/run.py": "asks whether an address of Lance is one with DynamoDB",
+    "pipeline/imports/neo4j_files.py": "a cell of a CSV file",
+    "spark/stream/checkpoint.py": "Spark resolves the place of a checkpoint",
+    "spark/pipeline/problems.py": "finds a place in a message of Spark",
+}
+
+
+def test_no_other_module_takes_a_location_apart() -> None:
+    root = Path(omnigraph.__file__).parent
+    modules = {
+        str(path.relative_to(root)): path.read_text() for path in root.rglob("*.py") if "remote" not in path.parts
+    }
+    assert {name for name, text in modules.items() if _TAKES_APART.search(text)} <= _OTHERS.keys()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import typer
 
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.storage.location import has_scheme
 
 if TYPE_CHECKING:
     from omnigraph.storage.durability import Durability
@@ -83,6 +84,6 @@ def _read_file(path: Path) -> dict[str, str]:
     if problems:
         raise typer.TyperException(f"{path}: {'; '.join(problems)}")
     graph = found.get("graph")
-    if graph is not None and "://" not in graph:
+    if graph is not None and not has_scheme(graph):
         found["graph"] = str(path.parent / Path(graph).expanduser())
     return found

@@ -21,6 +21,7 @@ from omnigraph.language.source import Source, Span, read_source, span_field
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline import codes
 from omnigraph.pipeline.yaml_reader import Redactor, TemplateText, YamlEntry, YamlReader, node_span, start_of
+from omnigraph.storage.location import has_scheme, strip_file_scheme
 
 if TYPE_CHECKING:
     from omnigraph.write.load import LoadMode, OnError
@@ -36,7 +37,6 @@ _KEYS: Final = ("version", "graph", "load", "sources", "views", "nodes", "edges"
 _LOAD_KEYS: Final = ("mode", "branch", "from", "on_error", "merge_into", "identity", "txn", "allow_empty")
 _ENDS: Final[tuple[EndName, ...]] = ("from", "to")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _GLOB: Final = re.compile(r"([*?\[\]{}\\])")
 
 
@@ -174,14 +174,15 @@ class PipelineFile:
 
     def local_pattern(self, path: TemplateText) -> str | None:
         """Return a path on this machine as a glob pattern, or None if it is elsewhere."""
-        if _SCHEME.match(path.value):
-            return path.value.removeprefix("file://") if path.value.startswith("file:///") else None
+        if has_scheme(path.value):
+            local = strip_file_scheme(path.value)
+            return None if has_scheme(local) else local
         # Only the path in the file may be a pattern, not the folder of the file.
         return str(Path(glob.escape(str(self.folder))) / path.value)
 
     def is_relative(self, path: TemplateText) -> bool:
         """Return whether a path is relative to the file. Spark resolves other paths in its own file system."""
-        return not (_SCHEME.match(path.value) or Path(path.value).is_absolute())
+        return not (has_scheme(path.value) or Path(path.value).is_absolute())
 
     def spark_path(self, path: TemplateText) -> str:
         """Return a path for Spark. A relative path is on this machine, whatever file system Spark uses by default."""
@@ -199,7 +200,7 @@ class PipelineFile:
         return self._resolve(path.written)
 
     def _resolve(self, path: str) -> str:
-        return path if _SCHEME.match(path) else os.path.normpath(self.folder / path)
+        return path if has_scheme(path) else os.path.normpath(self.folder / path)
 
 
 def read_pipeline(path: Path, environment: Mapping[str, str] | None = None) -> PipelineFile:

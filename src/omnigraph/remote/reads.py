@@ -297,7 +297,7 @@ class RemoteReads(RemoteBase):
         shown = self._take_snapshot(branch, at)
         plan = rows.plan_export(shown, shown.catalog(), types)
         counts: dict[str, int] = {type_.table_key: 0 for type_ in plan.types}
-        path = rows.parse_local_path(target) if isinstance(target, str | os.PathLike) else None
+        path = rows.parse_target(target) if isinstance(target, str | os.PathLike) else None
         pinned = None if shown.commit is None else shown.commit.id
         if chosen in rows.TABLE_WRITERS and path is not None:
             with rows.create_folder(path) as folder:

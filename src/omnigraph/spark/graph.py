@@ -26,6 +26,7 @@ from omnigraph.read.rows import Filter
 from omnigraph.read.search import EmbeddingSettings
 from omnigraph.spark.session import get_session
 from omnigraph.spark.source import SparkSnapshot, view_names
+from omnigraph.storage.location import parse_local_path
 from omnigraph.write import evolve
 from omnigraph.write import merge as merges
 from omnigraph.write.commit import CommitOptions, begin_write
@@ -449,7 +450,7 @@ class SparkGraph:
         from omnigraph.spark.stream import StreamDestination, StreamOptions, choose_stream_target, start_stream
 
         self._check_writable()
-        folder = None if rejects is None else Path(rejects)
+        folder = None if rejects is None else parse_local_path(rejects, "rejects", "give a folder of this machine")
         commit_options = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app, identity)
         destination = StreamDestination(self.manifest, choose_stream_target(node, edge, route), commit_options)
         return start_stream(destination, frame, checkpoint, trigger, output_mode, on_batch)

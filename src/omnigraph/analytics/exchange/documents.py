@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from omnigraph.analytics.projection import ProjectedGraph
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import Json
-from omnigraph.read.rows import create_file, parse_local_path
+from omnigraph.read.rows import create_file, parse_target
 from omnigraph.storage.columns import Values, to_list
 
 _HEAD: Final = """<?xml version="1.0" encoding="UTF-8"?>
@@ -29,7 +29,7 @@ def write_graphml(projected: ProjectedGraph, path: str | Path) -> None:
 
     The file is there when it is complete.
     """
-    with create_file(parse_local_path(path)) as file:
+    with create_file(parse_target(path)) as file:
         for number, line in enumerate(_list_lines(projected)):
             if number % _LINES_AT_A_TIME == 0:
                 check_deadline()

@@ -20,6 +20,7 @@ from omnigraph.cli.render.pipeline import PipelineCheckSummary, PipelinePreview,
 from omnigraph.cli.session import Session, session_of
 from omnigraph.cli.spark_engine import start_spark
 from omnigraph.errors import NotFound, PipelineError
+from omnigraph.storage.location import has_scheme
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph, Mode
@@ -74,7 +75,7 @@ def init_file(
 
 def relate_graph(graph: str, folder: Path) -> str:
     """Return the location of a graph as a file in a folder names it: relative, unless it is absolute or a URI."""
-    return graph if "://" in graph or Path(graph).is_absolute() else os.path.relpath(graph, folder)
+    return graph if has_scheme(graph) or Path(graph).is_absolute() else os.path.relpath(graph, folder)
 
 
 @app.command()

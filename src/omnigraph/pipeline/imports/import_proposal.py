@@ -19,6 +19,7 @@ from omnigraph.language.source import Source
 from omnigraph.language.types import ValueType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.table_profile import make_property_name
+from omnigraph.storage.location import has_scheme
 
 _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
@@ -140,7 +141,7 @@ class ImportProposal:
     def _list_source_lines(self, folder: Path) -> Iterator[str]:
         yield "sources:"
         for source in self.sources:
-            is_whole = Path(source.path).is_absolute() or "://" in source.path
+            is_whole = Path(source.path).is_absolute() or has_scheme(source.path)
             yield f"  {source.name}:"
             yield f"    format: {source.format}"
             yield f"    path: {_quote(source.path if is_whole else os.path.relpath(source.path, folder))}"

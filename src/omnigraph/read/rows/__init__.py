@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         plan_export,
         write_text,
     )
-    from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
+    from omnigraph.read.rows.export_files import create_file, create_folder, parse_target
     from omnigraph.read.rows.export_formats import TABLE_WRITERS, open_export_reader
     from omnigraph.read.rows.neighbors import Direction, OneDirection, count_edges_at, find_neighbors, slice_rows
     from omnigraph.read.rows.scan import Key, Scan, get_entity, require_package, resolve_id, scan_edges, scan_nodes
@@ -77,7 +77,7 @@ else:
             "export_files": (
                 "create_file",
                 "create_folder",
-                "parse_local_path",
+                "parse_target",
             ),
             "export_formats": (
                 "TABLE_WRITERS",
@@ -164,7 +164,7 @@ __all__ = [
     "open_export_reader",
     "open_type_rows",
     "parse_filter",
-    "parse_local_path",
+    "parse_target",
     "plan_export",
     "public_schema_of",
     "read_blob",

@@ -19,7 +19,7 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.history import Commit
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.progress import follow_steps
-from omnigraph.read.rows.export_files import create_file, create_folder, parse_local_path
+from omnigraph.read.rows.export_files import create_file, create_folder, parse_target
 from omnigraph.read.rows.export_formats import (
     TABLE_WRITERS,
     join_lines,
@@ -132,7 +132,7 @@ def _find_format(path: str | os.PathLike[str]) -> Format:
 
 
 def _write_jsonl(export: ExportPlan, target: Target) -> ExportResult:
-    path = parse_local_path(target) if isinstance(target, str | os.PathLike) else None
+    path = parse_target(target) if isinstance(target, str | os.PathLike) else None
     counts: dict[str, int] = {}
     with nullcontext(target) if path is None else create_file(path) as stream:
         for rows in export.open_types():
@@ -144,7 +144,7 @@ def _write_jsonl(export: ExportPlan, target: Target) -> ExportResult:
 
 
 def _write_folder(export: ExportPlan, target: str | os.PathLike[str], format_: Format) -> ExportResult:
-    path = parse_local_path(target)
+    path = parse_target(target)
     with create_folder(path) as folder:
         counts: dict[str, int] = {
             rows.type.table_key: TABLE_WRITERS[format_](rows.type.table_key, open_export_reader(rows), folder)

@@ -10,8 +10,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
-from omnigraph.arguments import check_path
 from omnigraph.errors import AlreadyExists, NotFound, ParameterError, StorageError
+from omnigraph.storage.location import parse_local_path
 
 
 @contextmanager
@@ -42,13 +42,9 @@ def create_folder(path: Path) -> Generator[Path]:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def parse_local_path(target: str | os.PathLike[str]) -> Path:
-    """Return the local path of a target; a URL of an object store is refused."""
-    text = os.fspath(target)
-    check_path("target", text)
-    if "://" in text:
-        raise ParameterError(f"cannot write to '{text}'", hint="give a local path, or an open stream")
-    return Path(text)
+def parse_target(target: str | os.PathLike[str]) -> Path:
+    """Return the local path of a target; one on an object store is refused."""
+    return parse_local_path(target, "target", "give a local path, or an open stream")
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from omnigraph.server.config.settings import (
     parse_bind,
     parse_network,
 )
+from omnigraph.storage.location import has_scheme
 
 _KEYS: Final = (
     "version",
@@ -134,7 +135,7 @@ class _ConfigReader:
             embed = self._read_embedding(found.get("embed"), what)
             own = self._read_limits(found.get("limits"), f"limits of {what}", limits, REQUEST_LIMITS)
             if uri is not None:
-                place = uri.value if "://" in uri.value else str(self._folder / uri.value)
+                place = uri.value if has_scheme(uri.value) else str(self._folder / uri.value)
                 graphs.append(
                     ServedGraph(
                         entry.name,

@@ -13,12 +13,12 @@ from omnigraph.errors import ParameterError
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load.load_task import BLOCK, CONTENT, LINE, PATH
 from omnigraph.storage.internal_columns import InternalColumn
+from omnigraph.storage.location import has_scheme
 from omnigraph.write.load import ArrowStream, open_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _PATTERN: Final = re.compile(r"([\\{}\[\]*?,])")
 _HIDDEN: Final = ("_", ".")
 
@@ -28,7 +28,7 @@ _HIDDEN: Final = ("_", ".")
 
 def names_by_path(paths: Iterable[str]) -> dict[str, str]:
     """Return the names of local files as the user gave them, by absolute path."""
-    return {os.path.abspath(path): path for path in paths if not _SCHEME.match(path)}  # noqa: PTH100  as Spark has them
+    return {os.path.abspath(path): path for path in paths if not has_scheme(path)}  # noqa: PTH100  as Spark has them
 
 
 def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
@@ -45,7 +45,7 @@ def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
 
 def to_spark_path(path: str) -> str:
     """Return a path for Spark; special characters in the name of a local file are escaped."""
-    if _SCHEME.match(path) or not os.path.lexists(path):
+    if has_scheme(path) or not os.path.lexists(path):
         return path
     name = os.path.basename(path)  # noqa: PTH119  as Spark has it
     if name.startswith(_HIDDEN):

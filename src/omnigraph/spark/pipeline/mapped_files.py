@@ -15,6 +15,7 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.pipeline.column_types import find_local_files
 from omnigraph.pipeline.file import PipelineFile
 from omnigraph.pipeline.planner import PipelinePlan, PlannedMapping, PlannedSource
+from omnigraph.storage.location import has_scheme, strip_file_scheme
 from omnigraph.write.load import DataFile, read_file_schema
 
 _PARQUET: Final = "parquet"
@@ -52,7 +53,7 @@ def _list_parquet_files(file: PipelineFile, source: PlannedSource) -> list[Path]
     if path is None or format_ is None or format_.value.lower() != _PARQUET or source.source.options:
         return []
     # Spark resolves an absolute path without a scheme in its own file system.
-    is_local = file.is_relative(path) or path.value.startswith("file:///")
+    is_local = file.is_relative(path) or not has_scheme(strip_file_scheme(path.value))
     return (find_local_files(file, path) or []) if is_local and source.columns is not None else []
 
 

@@ -15,9 +15,9 @@ from typing import Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import pyarrow as pa
 
-from omnigraph.arguments import check_path
 from omnigraph.errors import NotFound, ParameterError, StorageError
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.storage.location import parse_local_path
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 BLOCK_RECORDS: Final = 32_768
@@ -37,6 +37,8 @@ class Readable(Protocol):
         """Return up to ``size`` bytes or characters; nothing at the end."""
         ...
 
+
+_ELSEWHERE: Final = 'give a local path, or engine="spark", which reads what Spark can'
 
 _ONE_FILE: Final = (str, os.PathLike, Readable)
 
@@ -116,8 +118,7 @@ def _batch_records(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 def _read_file(part: object, count_bytes: ByteCounter) -> Iterator[LineBlock]:
     if isinstance(part, str | os.PathLike):
-        path = Path(cast("str | os.PathLike[str]", part))
-        check_path("source", path)
+        path = parse_local_path(cast("str | os.PathLike[str]", part), "source", _ELSEWHERE)
         with open_chunks(path, count_bytes) as chunks:
             yield from _split_lines(str(path), strip_byte_order_mark(str(path), chunks))
     elif isinstance(part, Readable):

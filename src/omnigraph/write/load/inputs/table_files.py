@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import glob
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from omnigraph.language.source import suggest_similar
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.storage.location import has_scheme, strip_file_scheme
 from omnigraph.write.load.inputs.delimited_text import STANDARD_CSV, CsvFormat
 
 FileFormat: TypeAlias = Literal["csv", "parquet", "arrow", "jsonl"]
@@ -36,7 +36,6 @@ _SUFFIXES: Final[Mapping[str, FileFormat]] = {
 }
 _FORMATS: Final = tuple(dict.fromkeys(_SUFFIXES.values()))
 _COMPRESSED: Final = (".gz", ".zst")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _HIDDEN: Final = ("_", ".")
 
 
@@ -51,7 +50,7 @@ class DataFile:
     @property
     def is_local(self) -> bool:
         """Whether this process can read it; else only Spark can."""
-        return not is_uri(self.path)
+        return not has_scheme(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,6 @@ class FileOptions:
     format: FileFormat | None = None
     csv: CsvFormat = STANDARD_CSV
     has_separator: bool = False
-
-
-def is_uri(path: str) -> bool:
-    """Whether a path names a file system, such as ``s3a://``."""
-    return _SCHEME.match(path) is not None
 
 
 def find_table_format(path: str) -> FileFormat | None:
@@ -176,7 +170,7 @@ def find_files(given: Iterable[PathLike], options: FileOptions) -> FoundFiles:
     files: list[DataFile] = []
     problems: list[str] = []
     missing: list[str] = []
-    for path in (os.fspath(each) for each in given):
+    for path in (strip_file_scheme(os.fspath(each)) for each in given):
         found = expand_path(path)
         missing += [] if found else [path]
         for each in found:
@@ -184,7 +178,7 @@ def find_files(given: Iterable[PathLike], options: FileOptions) -> FoundFiles:
             if format_ is None:
                 endings = ", ".join(_SUFFIXES)
                 problems.append(f"the format of '{each}' is unknown; give the option format, or an ending: {endings}")
-            elif not is_uri(each) and _is_partitioned(path, each):
+            elif not has_scheme(each) and _is_partitioned(path, each):
                 problems.append(f"'{each}' lies in a partition folder, whose name holds a value; use a pipeline")
             else:
                 files.append(DataFile(each, format_, _csv_format_of(each, options)))
@@ -198,7 +192,7 @@ def _csv_format_of(path: str, options: FileOptions) -> CsvFormat:
 
 def expand_path(path: str) -> list[str]:
     """Return the files of a path, a pattern or a folder; a URI stays as it is."""
-    return [path] if is_uri(path) else list(_list_local_files(path))
+    return [path] if has_scheme(path) else list(_list_local_files(path))
 
 
 def _list_local_files(path: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import base64
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, cast, runtime_checkable
@@ -14,14 +15,13 @@ import orjson
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.arguments import check_path
 from omnigraph.errors import AlreadyExists, KeyConflict, ParameterError, StorageError, ValidationError, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import Scalar
 from omnigraph.read.rows import INLINE_PREFIX, PUBLIC_NAMES, BlobValue
 from omnigraph.storage.columns import column_of, compute, to_bool_array, to_list
 from omnigraph.storage.internal_columns import InternalColumn
-from omnigraph.storage.location import Location
+from omnigraph.storage.location import Location, locate, strip_file_scheme
 from omnigraph.storage.objects import Objects
 from omnigraph.write.load.rows.partial_rows import Mask, unpack_given
 from omnigraph.write.load.rows.rejects_file import (
@@ -248,9 +248,12 @@ class _ObjectTarget:
 def choose_rejects_target(graph: Location, rejects: str | Path | None, suffix: str = ".jsonl") -> RejectsTarget:
     """Return the requested file, or a new one in a folder next to the graph. A file inside the graph is refused."""
     if rejects is not None:
-        check_path("rejects", rejects)
+        place = locate(rejects, dict(graph.storage_options), subject="rejects")
+        if not place.is_local:
+            return _check_rejects_object(graph, place)
+        path = Path(strip_file_scheme(rejects) if isinstance(rejects, str) else rejects)
         # Who reads a graph in a local folder is on this machine.
-        return _FileTarget(_check_rejects_path(graph, Path(rejects)), is_shared=graph.is_local)
+        return _FileTarget(_check_rejects_path(graph, path), is_shared=graph.is_local)
     name = f"{ULID()}{suffix}"
     folder = graph.sibling("rejects")
     return _FileTarget(Path(folder.base) / name, is_shared=True) if graph.is_local else _ObjectTarget(folder, name)
@@ -262,6 +265,18 @@ def _check_rejects_path(graph: Location, path: Path) -> Path:
     if path.exists():
         raise AlreadyExists(f"'{path}' exists already", hint="choose another file for the rejected records")
     return path
+
+
+def _check_rejects_object(graph: Location, place: Location) -> RejectsTarget:
+    folder, slash, name = place.base.rpartition("/")
+    if not slash:
+        raise ParameterError(f"rejects is '{place}', a bucket", hint="name a file in it")
+    if not graph.is_local and f"{place.base}/".startswith(f"{graph.base}/"):
+        raise ParameterError(f"rejects is '{place}', inside the graph", hint="choose a file outside of it")
+    parent = replace(place, uri=f"s3://{folder}", scheme="s3", base=folder, query="")
+    if Objects(parent).head(name) is not None:
+        raise AlreadyExists(f"'{place}' exists already", hint="choose another file for the rejected records")
+    return _ObjectTarget(parent, name)
 
 
 # --------------------------------------------------------------------------------------------- rows as records
