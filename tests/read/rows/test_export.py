@@ -165,7 +165,7 @@ def test_rows_are_spelled_in_pieces(graph: Graph, tmp_path: Path, monkeypatch: p
         ({"format": "parquet", "target": io.BytesIO()}, ParameterError, "tables are a folder of files"),
         ({"target": "nowhere/x.jsonl"}, NotFound, "there is no folder 'nowhere'"),
         ({"target": "."}, ParameterError, "'.' is a folder"),
-        ({"target": "s3://bucket/x.jsonl"}, ParameterError, "cannot write to 's3://bucket/x.jsonl'"),
+        ({"target": "s3://bucket/x.jsonl"}, ParameterError, "target is 's3://bucket/x.jsonl', which is no local path"),
         ({"target": "graph.og", "format": "parquet"}, AlreadyExists, "'graph.og' already exists"),
         ({"branch": "nope"}, NotFound, "nope"),
         ({"at": "v99"}, NotFound, "no manifest version 99"),

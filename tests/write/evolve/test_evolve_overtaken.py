@@ -85,7 +85,7 @@ DELETE = 'query q() { delete Person where nick = "a" }'
 
 
 def mutate(text: str, graph: Graph, branch: str = "main") -> None:
-    graph.mutate(text, branch=branch)
+    graph.mutate(text, branch=branch, retries=0)
 
 
 def load_records(graph: Graph, branch: str = "main") -> None:
