@@ -84,7 +84,7 @@ class WriteVerbs(GraphBase):
         options = commit.CommitOptions(
             branch, actor=actor, message=message, if_commit=if_commit, txn=txn, key=write_key
         )
-        options = commit.begin_write(self._manifest, options)
+        options = mutation.begin_mutation(self._manifest, options)
         matching = self._query_options(memory)
         return mutation.retry_on_conflict(
             lambda: mutation.mutate(self._manifest, source, name, params, options, matching, runs_again=retries > 0),

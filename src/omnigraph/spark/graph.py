@@ -29,7 +29,7 @@ from omnigraph.spark.source import SparkSnapshot, view_names
 from omnigraph.storage.location import parse_local_path
 from omnigraph.write import evolve
 from omnigraph.write import merge as merges
-from omnigraph.write.commit import CommitOptions, begin_write
+from omnigraph.write.commit import CommitOptions
 from omnigraph.write.embed import EmbedPace, EmbedResult, embed_in_tasks
 from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.indexes import IndexReport, ensure_indexes
@@ -47,7 +47,7 @@ from omnigraph.write.load import (
 )
 from omnigraph.write.load import RecordSource as RecordSource
 from omnigraph.write.merge import MergeBy, MergeResult, PreferredSide
-from omnigraph.write.mutation import MutationResult, mutate, retry_on_conflict
+from omnigraph.write.mutation import MutationResult, begin_mutation, mutate, retry_on_conflict
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -206,7 +206,7 @@ class SparkGraph:
 
         self._check_writable()
         options = CommitOptions(branch, actor=actor or self.actor, message=message, if_commit=if_commit)
-        commit_options = begin_write(self.manifest, options)
+        commit_options = begin_mutation(self.manifest, options)
         read = partial(read_match, manifest=self.manifest, session=self.session, engine=engine)
         return retry_on_conflict(
             lambda: mutate(self.manifest, source, name, params, commit_options, read_match=read), retries

@@ -123,14 +123,10 @@ def commit_operation(
 def begin_write(manifest: Manifest, options: CommitOptions) -> CommitOptions:
     """Remember which branch has the name now: the commit is refused if another branch has it by then.
 
-    Call it first. Reading the input or computing may take long, and the branch may be re-created in the meantime. A
-    handle that wrote last, as far as it knows, sends no request: the branch is the one that it wrote to.
+    Call it first. Reading the input or computing may take long, and the branch may be re-created in the meantime.
     """
     if options.branch == MAIN or options.incarnation is not None:
         return options
-    assumed = manifest.assume_view(options.branch)
-    if assumed is not None:
-        return replace(options, incarnation=assumed.incarnation)
     with suppress(NotFound):
         # A load may create the branch. Any other write of a missing branch fails when it reads it.
         return replace(options, incarnation=manifest.read_incarnation(options.branch))

@@ -41,6 +41,7 @@ from omnigraph.write.commit import (
     PreparedWrite,
     TableChange,
     WriterKind,
+    begin_write,
     commit_operation,
     run_on_newest,
 )
@@ -173,6 +174,14 @@ def compile_call(
     if not isinstance(compiled.typed, TypedMutation):
         raise ParameterError(f"'{compiled.name}' is a read and changes nothing", hint="run it as a query")
     return MutationCall(compiled, compiled.bind_parameters(parameters), query_options or QueryOptions())
+
+
+def begin_mutation(manifest: Manifest, options: CommitOptions) -> CommitOptions:
+    """Remember which branch has the name now. A handle that wrote last, as far as it knows, sends no request for it.
+
+    It relies on what it knows, see :func:`run_on_newest`: if that is outdated, the mutation begins again.
+    """
+    return options if manifest.assume_view(options.branch) is not None else begin_write(manifest, options)
 
 
 def mutate(
