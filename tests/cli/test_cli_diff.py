@@ -43,6 +43,16 @@ def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     return graph.commits()[0].id, graph.commits(BRANCH)[0].id
 
 
+def test_a_branch_alone_shows_its_own_changes(omnigraph: Command, changed: tuple[str, str]) -> None:
+    own = omnigraph("diff", BRANCH, "--stat", *GRAPH).out.splitlines()[2:]
+    assert own == omnigraph("diff", *changed, "--stat", *GRAPH).out.splitlines()[2:]
+    with og.open("brain.og") as graph:
+        graph.load([{"type": "Person", "data": {"name": "dan"}}])
+    assert omnigraph("diff", BRANCH, "--stat", *GRAPH).out.splitlines()[2:] == own
+    tips = omnigraph("diff", BRANCH, "--stat", "--tips", *GRAPH).out.splitlines()[2:]
+    assert tips == omnigraph("diff", "main", BRANCH, "--stat", *GRAPH).out.splitlines()[2:] != own
+
+
 def test_text_reads_like_a_diff(omnigraph: Command, changed: tuple[str, str]) -> None:
     answer = omnigraph("diff", "main", BRANCH, *GRAPH)
     lines = answer.out.splitlines()

@@ -104,6 +104,7 @@ READS: dict[str, Read] = {
         (d.summary(), list(d.entities()), list(d.records()), d.to_arrow("Person")) for d in [g.diff("start/here")]
     ],
     "diff branch": lambda g: (g.diff("dev/a").to_json(), list(g.diff("dev/a", types=["Slot"]).entities())),
+    "diff tips": lambda g: (g.diff("dev/a", tips=True).to_json(), g.diff("dev/a", tips=True).to_arrow("Person")),
     "changes": lambda g: [(b.commit, b.cursor, list(b.entities()), b.summary()) for b in g.changes("beginning")],
     "changes cursors": lambda g: [
         (c.cursor, c.newest, list(c.cursors())) for c in [g.changes("after:start/here", types=["Knows"])]

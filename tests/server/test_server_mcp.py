@@ -113,6 +113,8 @@ def test_an_agent_explores_proposes_on_a_branch_and_shows_the_difference(client:
     call(client, "graph_load", data='{"type": "City", "data": {"name": "mainz"}}', branch="review/1")
     diff = call(client, "graph_diff", a="main", b="review/1")["structuredContent"]
     assert {each["id"] for each in diff["entities"]} == {"bonn", "trier", "mainz"}
+    assert call(client, "graph_diff", a="review/1")["structuredContent"]["entities"] == diff["entities"]
+    assert call(client, "graph_diff", a="review/1", tips=True)["structuredContent"]["entities"] == diff["entities"]
     assert call(client, "graph_merge_preview", source="review/1")["structuredContent"]["conflicts"] == []
     commits = call(client, "graph_commits", branch="review/1")["structuredContent"]["commits"]
     assert commits[2]["message"] == "asked for"

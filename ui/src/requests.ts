@@ -59,6 +59,7 @@ export interface Reads {
     readonly limit?: number | null | undefined;
     readonly numbers?: "native" | "safe" | null | undefined;
     readonly op?: readonly (string)[] | null | undefined;
+    readonly tips?: boolean | null | undefined;
     readonly type?: readonly (string)[] | null | undefined;
     readonly view?: "summary" | "entities" | null | undefined;
   };

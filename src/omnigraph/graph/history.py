@@ -174,17 +174,19 @@ class HistoryVerbs(GraphBase):
         *,
         types: Collection[str] | None = None,
         branch: str = MAIN,
+        tips: bool = False,
         timeout: Timeout = None,
     ) -> Diff:
         """Compare A with B: each a branch, a commit, a tag, or a version or time of ``branch``.
 
-        Without B, a branch is compared with main, and anything else with the current state of ``branch``.
+        A branch alone shows what was changed on it, since its merge base with main; with ``tips`` it is compared with
+        the head of main. Anything else alone is compared with the current state of ``branch``.
 
         Examples:
             >>> [(each.type, each.inserted, each.updated) for each in graph.diff("review").summary()]
             [('Person', 1, 0)]
         """
-        return changes.compute_diff(self._manifest, a, b, types, branch)
+        return changes.compute_diff(self._manifest, a, b, types, branch, tips=tips)
 
     def changes(
         self,

@@ -149,10 +149,13 @@ class RemoteHistory(RemoteBase):
         *,
         types: Collection[str] | None = None,
         branch: str = MAIN,
+        tips: bool = False,
         timeout: Timeout = None,
     ) -> Diff:
         """Compare A with B: each a branch, a commit, a tag, or a version or time of ``branch``."""
         query: dict[str, Json] = {"a": to_reference_text(a), "b": to_reference_text(b), "branch": branch}
+        if tips:
+            query["tips"] = True
         if types is not None:
             query["type"] = list(types)
         return self._open_diff(query)
@@ -161,7 +164,7 @@ class RemoteHistory(RemoteBase):
         heading = self._connection.read("diff", query)
         before, after = (self._snapshot_of(cast("Fields", heading[side])) for side in ("before", "after"))
         pinned: dict[str, Json] = {"a": before.commit and before.commit.id, "b": after.commit and after.commit.id}
-        return RemoteDiff(self._connection, {**query, **pinned, "commit": None}, before, after)
+        return RemoteDiff(self._connection, {**query, **pinned, "commit": None, "tips": None}, before, after)
 
     def _snapshot_of(self, found: Fields) -> Snapshot:
         return self._take_snapshot(str(found["branch"]), cast("str | None", found["commit"]))

@@ -320,7 +320,13 @@ class SparkGraph:
         self._keep_open(files)
 
     def diff(
-        self, a: Reference, b: Reference | None = None, *, types: Collection[str] | None = None, branch: str = MAIN
+        self,
+        a: Reference,
+        b: Reference | None = None,
+        *,
+        types: Collection[str] | None = None,
+        branch: str = MAIN,
+        tips: bool = False,
     ) -> DataFrame:
         """Return what changed from A to B, like ``graph.diff``: one row per entity; executors compare the rows.
 
@@ -328,7 +334,7 @@ class SparkGraph:
         """
         from omnigraph.spark.merge import diff_to_dataframe
 
-        return diff_to_dataframe(self.session, compute_diff(self.manifest, a, b, types, branch))
+        return diff_to_dataframe(self.session, compute_diff(self.manifest, a, b, types, branch, tips=tips))
 
     def merge(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from random import Random
@@ -180,11 +181,26 @@ def test_moments_are_named_in_every_way(graph: Graph) -> None:
     assert omnigraph.open(graph.uri, "ro").diff(first.id).summary() == city
 
 
-def test_a_branch_alone_is_what_it_has_beyond_main(graph: Graph) -> None:
-    alone, both = graph.diff("review"), graph.diff("main", "review")
-    assert [alone.before.branch, alone.after.branch] == ["main", "review"]
-    assert alone.summary() == both.summary()
-    assert graph.diff("main").summary() == ()
+def test_a_branch_alone_is_what_was_changed_on_it(graph: Graph) -> None:
+    own = graph.diff("review").summary()
+    assert own == graph.diff("main", "review").summary()
+    city = TypeChanges("node", "City", inserted=1, updated=0, deleted=0)
+    graph.mutate('query q() { insert City { name: "ulm" } }')
+    assert graph.diff("review").summary() == own, "main went on since"
+    gone = replace(city, inserted=0, deleted=1)
+    assert graph.diff("review", tips=True).summary() == graph.diff("main", "review").summary() == (gone, *own)
+    graph.merge("main", into="review")
+    assert graph.diff("review").summary() == graph.diff("review", tips=True).summary() == own
+    graph.mutate('query q() { insert City { name: "bonn" } }', branch="review")
+    assert graph.diff("review").summary() == (city, *own)
+    graph.merge("review")
+    assert graph.diff("review").summary() == graph.diff("main").summary() == ()
+
+
+def test_tips_is_about_one_branch(graph: Graph) -> None:
+    for references in (("main", "review"), (graph.commits()[0].id,)):
+        with pytest.raises(ParameterError, match="tips compares one branch with main"):
+            graph.diff(*references, tips=True)
 
 
 def test_versions_and_times_mean_those_of_a_branch(graph: Graph) -> None:

@@ -183,13 +183,17 @@ def diff(
     types: Types = None,
     branch: Annotated[str, typer.Option("--branch", help="The branch that versions and times refer to.")] = "main",
     *,
+    tips: Annotated[
+        bool, typer.Option("--tips", help="Compare a branch with the head of main, not with where it left main.")
+    ] = False,
     stat: Annotated[bool, typer.Option("--stat", help="Show only the counts per type.")] = False,
     form: Annotated[DiffFormat | None, typer.Option("--format", help="Output format.", show_default="text")] = None,
     svg: SvgFile = None,
 ) -> int:
     """Show what changed from A to B: counts per type, and every changed entity before and after.
 
-    A branch alone is compared with main. Any other reference alone is compared with the current state of the branch.
+    A branch alone shows what was changed on it, since it left main or last merged main. Any other reference alone is
+    compared with the current state of the branch.
     Entities that were rewritten with the same values, and compactions, do not show.
 
     \b
@@ -205,7 +209,7 @@ def diff(
     if svg is not None and (stat or form is not None):
         raise typer.TyperException("--svg draws the entities; it takes neither --stat nor --format")
     with session.open("ro") as graph:
-        found = graph.diff(a, b, types=types or None, branch=branch)
+        found = graph.diff(a, b, types=types or None, branch=branch, tips=tips)
         if svg is not None:
             session.output.show(write_picture(svg, found.to_svg()))
             return 0

@@ -18,6 +18,7 @@ from omnigraph.errors import Json, NotFound, ParameterError
 from omnigraph.language.schema import TableKey
 from omnigraph.language.source import suggest_name
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.manifest.common_ancestors import find_common_ancestors, take_snapshot_at
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.references import Reference, mean_branches_too, take_snapshot
 from omnigraph.manifest.rows import MAIN
@@ -208,19 +209,38 @@ def compute_diff(
     b: Reference | None = None,
     types: Iterable[str] | None = None,
     branch: str = MAIN,
+    *,
+    tips: bool = False,
 ) -> Diff:
-    """Compare A with B. Without B, a branch is compared with main, and any other reference with the branch's head."""
+    """Compare A with B.
+
+    A branch alone is compared with its merge base with main, or with the head of main if ``tips`` is set; any other
+    reference alone with the head of ``branch``.
+    """
     live = branch_names(manifest)
-    given = _resolve_snapshot(manifest, a, branch, live)
+    if tips and (b is not None or a not in live):
+        raise ParameterError(
+            "tips compares one branch with main",
+            hint="name one branch alone, or leave out tips: two references are compared as they are",
+        )
+    first = _resolve_snapshot(manifest, a, branch, live)
     if b is not None:
-        before, after = given, _resolve_snapshot(manifest, b, branch, live)
+        before, after = first, _resolve_snapshot(manifest, b, branch, live)
     elif a in live:
-        before, after = take_snapshot(manifest, MAIN), given
+        main = take_snapshot(manifest, MAIN)
+        before, after = main if tips else _take_merge_base(manifest, first, main), first
     else:
-        before, after = given, take_snapshot(manifest, branch)
+        before, after = first, take_snapshot(manifest, branch)
     selected = _select_tables(before, after, types)
     changed = [key for key in find_changed_tables(before, after) if selected is None or key in selected]
     return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
+
+
+def _take_merge_base(manifest: Manifest, branch: Snapshot, main: Snapshot) -> Snapshot:
+    if branch.commit is None or main.commit is None:
+        return main
+    ancestors = find_common_ancestors(manifest, branch.commit.id, main.commit.id, (branch.branch, MAIN))
+    return take_snapshot_at(manifest, ancestors.commits[0])
 
 
 def _resolve_snapshot(manifest: Manifest, reference: Reference, branch: str, live: Iterable[str]) -> Snapshot:

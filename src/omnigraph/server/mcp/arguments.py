@@ -119,8 +119,10 @@ class DiffArguments(RequestModel):
 
     a: Annotated[str | None, Field(description="a branch, commit, tag or time")] = None
     b: Annotated[
-        str | None, Field(description="what to compare it with; without it, main, or the newest state of main")
+        str | None,
+        Field(description="what to compare it with; a branch alone shows its own changes, since it left main"),
     ] = None
+    tips: Annotated[bool, Field(description="compare a branch alone with the newest state of main instead")] = False
     commit: Annotated[str | None, Field(description="instead of a and b: what this commit changed")] = None
     type: Annotated[list[str] | None, Field(description="only entities of these types")] = None
     view: Annotated[

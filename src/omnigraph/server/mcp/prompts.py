@@ -64,7 +64,7 @@ PROMPTS: Final = (
         "1. Read the schema and the entities concerned.\n"
         "2. Create the branch '{branch}' with graph_branch_create.\n"
         "3. Write there with graph_mutate or graph_load, with a message that says why, and a key.\n"
-        "4. Show graph_diff of '{branch}' and main, and graph_merge_preview into main.\n"
+        "4. Show graph_diff of '{branch}' alone, and graph_merge_preview into main.\n"
         "Do not merge. End with what changes, entity by entity, and what a reviewer should look at.",
     ),
     GraphPrompt(

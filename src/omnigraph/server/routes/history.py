@@ -81,6 +81,7 @@ class DiffFields(RequestModel):
     b: str | None = None
     commit: str | None = None
     branch: str = MAIN
+    tips: bool = False
     type: Texts = None
     op: Texts = None
     view: Literal["summary", "entities"] = "summary"
@@ -202,7 +203,7 @@ def _compute_diff(call: ServerCall, asked: DiffFields, types: Collection[str] | 
             # What a diff with one side is compared with: main for a branch, else the branch of the reference.
             is_branch = call.gate.policy is not None and asked.a in graph.info().branches
             call.gate.check_action(Action.READ, MAIN if is_branch else asked.branch)
-        return graph.diff(asked.a, asked.b, types=types, branch=asked.branch)
+        return graph.diff(asked.a, asked.b, types=types, branch=asked.branch, tips=asked.tips)
     commit = graph.commit(asked.commit or "")
     if not commit.parents:
         raise ParameterError(f"commit {commit.id} is the first one", hint="it has no parent to compare with")

@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.errors import HistoryGone, Json
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.manifest.common_ancestors import take_snapshot_at
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.lagging import SchemaLag, follow_schemas
 from omnigraph.manifest.lineage import CommitLookup, find_merge_bases
@@ -24,7 +25,6 @@ from omnigraph.read.changes import ChangedRows, find_changed_tables, read_change
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_bool_array, to_list
 from omnigraph.write.merge.alignment import MergeBase, align_ranges
-from omnigraph.write.merge.common_ancestors import take_snapshot_at
 from omnigraph.write.merge.conflict_images import read_stored_rows
 from omnigraph.write.merge.three_way import align_rows, compare_columns, compare_rows
 from omnigraph.write.rules import type_of_table

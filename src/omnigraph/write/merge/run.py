@@ -26,6 +26,7 @@ from omnigraph.language.schema import Schema, split_by_kind
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.analysis_trailers import AnalysisTrailers, append_merged, list_trailers
 from omnigraph.manifest.branches import refuse_dependents
+from omnigraph.manifest.common_ancestors import find_common_ancestors, take_snapshot_at
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.lineage import CommitLookup, Lineage
@@ -54,15 +55,10 @@ from omnigraph.write.commit import (
     refuse_repeated,
 )
 from omnigraph.write.merge.alignment import MergeBase
-from omnigraph.write.merge.common_ancestors import (
-    build_merge_base,
-    find_common_ancestors,
-    refuse_renamed,
-    take_snapshot_at,
-)
 from omnigraph.write.merge.deltas import Counts, PreferredSide
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan
 from omnigraph.write.merge.left_out import LeftOut, list_dropped, list_resolved, list_undone
+from omnigraph.write.merge.merge_base import build_merge_base, refuse_renamed
 from omnigraph.write.merge.resolution_file import Resolution, ResolutionInput, read_resolution
 from omnigraph.write.merge.resolver import ConflictResolver
 from omnigraph.write.merge.rules import MergeSnapshots

@@ -1,8 +1,8 @@
-"""Find the last common ancestors of two commits, and build the merge base from them."""
+"""Find the last common ancestors of two commits, across the histories of all branches."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from omnigraph.errors import ConflictError, NotFound, Unsupported
@@ -10,10 +10,8 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest, branch_names
 from omnigraph.manifest.lineage import CommitLookup, Lineage, find_merge_bases
 from omnigraph.manifest.references import take_snapshot
-from omnigraph.manifest.rows import MAIN, CommitRecord, SchemaHead
+from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.changes import find_changed_tables
-from omnigraph.write.merge.alignment import MergeBase, RowImages, overlay_base
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +38,8 @@ def find_common_ancestors(manifest: Manifest, source: str, target: str, branches
         if commits.get(commit_id) is None:
             # Without it the search would go wrong silently, or find nothing.
             raise ConflictError(
-                f"no branch has commit {commit_id} any more: its branch was deleted during the merge",
-                hint="look at the branches, and merge again",
+                f"no branch has commit {commit_id} any more: its branch was deleted",
+                hint="look at the branches, and try again",
                 details={"commit": commit_id},
             )
     bases = find_merge_bases(source, target, commits)
@@ -87,36 +85,6 @@ class _CommitLookup:
             if commit_id in positions:
                 return history.commit_at(positions[commit_id])
         return None
-
-
-def build_merge_base(manifest: Manifest, ancestors: CommonAncestors, schema: SchemaHead | None) -> MergeBase:
-    """Build the merge base: the best common ancestor, with the changes of the other ones on top.
-
-    The ancestors may have been made under different schemas: all of them are compared in that of the merge.
-    """
-    first = take_snapshot_at(manifest, ancestors.commits[0])
-    overlays: Mapping[str, RowImages] = {}
-    for commit in ancestors.commits[1:]:
-        earlier = find_merge_bases(ancestors.commits[0].id, commit.id, ancestors.known)
-        if earlier:
-            other, shared = take_snapshot_at(manifest, commit), take_snapshot_at(manifest, earlier[0])
-            changed = find_changed_tables(shared, other)
-            sides = tuple(each.read_with(schema) for each in (first, other, shared))
-            for each in sides:
-                refuse_renamed(each, changed)
-            overlays = overlay_base(sides[0], sides[1], sides[2], overlays).overlays
-    return MergeBase(first, overlays)
-
-
-def refuse_renamed(base: Snapshot, changed: Collection[str]) -> None:
-    """Refuse changes made before a rename: a row changed under the old name is not found under the new one."""
-    for table_key, old, new in base.lag.list_renames() if base.lag is not None else ():
-        if table_key in changed:
-            raise Unsupported(
-                f"'{old}' was renamed to '{new}' after these changes of {table_key} were made",
-                hint="compare both sides with `omnigraph diff`, and apply the changes you want with a mutation",
-                details={"table_key": table_key, "old_name": old, "new_name": new},
-            )
 
 
 def take_snapshot_at(manifest: Manifest, commit: CommitRecord) -> Snapshot:
