@@ -26,18 +26,21 @@
         SparkUnavailable, ServerUnavailable
 
 Every error has a stable ``code``, a ``message``, often a ``hint`` and ``details`` as plain JSON values.
-Errors can be pickled, so they reach other processes complete. This module imports nothing of the project.
+Errors can be pickled, so they reach other processes complete. This module imports nothing else of the project.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import ClassVar, NamedTuple, TypeAlias, cast
 
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.violation_groups import ViolationGroup, count_violations, render_groups
 
+MAX_LISTED_VIOLATIONS = 100
+"""How many violations JSON lists. The groups count all."""
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 
@@ -308,17 +311,42 @@ class ParameterError(InputError):
 
 
 class ValidationError(InputError):
-    """Records break rules of the schema; ``violations`` lists them."""
+    """Records break rules of the schema; ``violations`` lists the first of them, and ``groups`` counts all."""
 
     code = "validation_error"
 
-    def __init__(self, message: str, violations: Sequence[Violation] = (), *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint, details={"count": len(violations)})
+    def __init__(
+        self,
+        message: str,
+        violations: Sequence[Violation] = (),
+        *,
+        hint: str | None = None,
+        groups: Sequence[ViolationGroup] | None = None,
+    ) -> None:
         self.violations = tuple(violations)
+        self.groups = count_violations(violations).to_groups() if groups is None else tuple(groups)
+        count = sum(each.count for each in self.groups) if self.groups else len(self.violations)
+        super().__init__(message, hint=hint, details={"count": count})
+
+    def __str__(self) -> str:
+        if sum(each.count for each in self.groups) < 2:
+            return super().__str__()
+        lines = [self.message, *(f"  {line}" for line in render_groups(self.groups))]
+        return "\n".join([*lines, *([f"({self.hint})"] if self.hint else [])])
+
+    def rewrite_violations(self, rewrite: Callable[[Violation], Violation]) -> None:
+        """Change each violation, such as the name of its file."""
+        self.violations = tuple(map(rewrite, self.violations))
+        self.groups = tuple(each.rewrite(rewrite) for each in self.groups)
 
     def to_json(self) -> dict[str, Json]:
-        """Return the ``error`` object, with the violations."""
-        return {**super().to_json(), "violations": [violation.to_json() for violation in self.violations]}
+        """Return the ``error`` object, with all groups and the first violations."""
+        listed = self.violations[:MAX_LISTED_VIOLATIONS]
+        return {
+            **super().to_json(),
+            "groups": [group.to_json() for group in self.groups],
+            "violations": [violation.to_json() for violation in listed],
+        }
 
 
 class KeyConflict(ValidationError):

@@ -67,7 +67,7 @@ def test_a_plan_as_json_shows_variables_by_name_only(
     assert answer.code == 0
     assert "xyzzy" not in answer.out
     load = {"mode": "merge", "branch": "load/june", "from": "main", "on_error": "fail", "merge_into": None}
-    assert answer.json["load"] == {**load, "identity": {}}
+    assert answer.json["load"] == {**load, "identity": {}, "allow_empty": False}
     people = cast("Sequence[Mapping[str, Json]]", answer.json["sources"])[0]
     assert people["options"] == {"header": "true", "token": "${PEOPLE_TOKEN}"}
     assert cast("Sequence[Mapping[str, Json]]", answer.json["targets"])[1] == {

@@ -77,9 +77,8 @@ class Redactor:
         error.hint = error.hint and self.redact(error.hint)
         error.details = {name: self._redact_json(value) for name, value in error.details.items()}
         if isinstance(error, ValidationError):
-            error.violations = tuple(
-                replace(each, file=each.file and self.redact(each.file), message=self.redact(each.message))
-                for each in error.violations
+            error.rewrite_violations(
+                lambda each: replace(each, file=each.file and self.redact(each.file), message=self.redact(each.message))
             )
 
     def _redact_json(self, value: Json) -> Json:

@@ -18,6 +18,7 @@ from omnigraph.errors import (
     ValidationError,
     Violation,
 )
+from omnigraph.violation_groups import ViolationGroup
 
 Error = TypeVar("Error", bound=OmniGraphError)
 
@@ -75,6 +76,7 @@ def _complete(error: OmniGraphError, body: Mapping[str, Json]) -> None:
     """Add what only one kind of error has."""
     if isinstance(error, ValidationError):
         error.violations = tuple(_to_violation(each) for each in _objects(body, "violations"))
+        error.groups = tuple(_to_group(each) for each in _objects(body, "groups"))
     if isinstance(error, MergeConflicts):
         error.conflicts = tuple(to_conflict(each) for each in _objects(body, "merge_conflicts"))
         error.details["conflicts"] = [each.to_json() for each in error.conflicts]
@@ -114,6 +116,20 @@ def _to_violation(found: Mapping[str, Json]) -> Violation:
         property_,
         found.get("value"),
         table_key=table_key,
+    )
+
+
+def _to_group(found: Mapping[str, Json]) -> ViolationGroup:
+    property_, table_key = (cast("str | None", found.get(name)) for name in ("property", "table_key"))
+    return ViolationGroup(
+        str(found["type"]),
+        str(found["rule"]),
+        property_,
+        found.get("value"),
+        str(found["message"]),
+        cast(int, found["count"]),
+        tuple(_to_violation(each) for each in _objects(found, "first")),
+        table_key,
     )
 
 

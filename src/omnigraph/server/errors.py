@@ -187,6 +187,7 @@ def _describe_error(error: OmniGraphError, context: ErrorContext) -> dict[str, J
     if isinstance(error, ValidationError):
         shown = [violation.to_json() for violation in error.violations[:MOST_VIOLATIONS]]
         body["violations"] = cast("Json", shown)
+        body["groups"] = [group.to_json() for group in error.groups]
         if len(error.violations) > MOST_VIOLATIONS:
             details["more"] = len(error.violations) - MOST_VIOLATIONS
     if isinstance(error, MergeConflicts):

@@ -10,6 +10,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import ValidationError, Violation
 from omnigraph.graph import Graph
+from omnigraph.violation_groups import count_violations
 from omnigraph.write.load.rows.quarantine import build_load_error
 from tests.graphs import written
 
@@ -68,7 +69,8 @@ def test_rows_that_stand_in_no_file_come_last_by_type_and_id(fleet: Graph) -> No
 
 def test_the_first_of_them_is_the_one_in_the_message() -> None:
     late, early = (Violation("Tows", "ends", name, "a.jsonl", line) for name, line in (("late", 7), ("early", 3)))
-    error = build_load_error([Violation("Port", "key", "nowhere"), late, early])
+    violations = [Violation("Port", "key", "nowhere"), late, early]
+    error = build_load_error(violations, count_violations(violations).to_groups())
     assert error.message == "a.jsonl:3: early (and 2 more)"
     assert [each.message for each in error.violations] == ["early", "late", "nowhere"]
 

@@ -122,7 +122,7 @@ def load(
 ) -> int:
     """Load files of records, or tables of nodes and edges, as one commit, all or nothing.
 
-    Exits with 1 if a record breaks a rule of the schema, and lists up to a hundred problems.
+    Exits with 1 if a record breaks a rule of the schema, and says how many do and where the first are.
 
     \b
     Examples:

@@ -165,9 +165,9 @@ class TextOutput(Output):
             return
         message = error.message
         if isinstance(error, ValidationError) and error.violations:
-            err.print(draw_violations(error.violations))
-            more = " or more" if error.details.get("more") else ""
-            message = f"{pluralize(len(error.violations), 'violation')}{more}"
+            err.print(draw_violations(error.violations, error.groups))
+            count = error.details["count"]
+            message = pluralize(count if isinstance(count, int) else len(error.violations), "violation")
         if isinstance(error, MergeConflicts) and error.conflicts:
             err.print(draw_conflicts(error.conflicts))
         err.print(Text.assemble(("error", "bold red"), ": ", escape_controls(message)))

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from omnigraph.errors import Problem, Violation
+from omnigraph.violation_groups import ViolationGroup, render_groups
 
 Cell: TypeAlias = str | int | None
 
@@ -157,8 +158,13 @@ def draw_problem(problem: Problem, colour: str) -> Text:
     )
 
 
-def draw_violations(violations: Sequence[Violation]) -> Text:
-    """Draw violations, one per line, in the order of files and lines."""
+_MAX_SINGLE_VIOLATIONS = 12
+
+
+def draw_violations(violations: Sequence[Violation], groups: Sequence[ViolationGroup]) -> Text:
+    """Draw groups of violations; or, of a few, each on a line, in the order of files and lines."""
+    if sum(each.count for each in groups) > _MAX_SINGLE_VIOLATIONS:
+        return Text("\n").join(Text(line.translate(_PICTURES)) for line in render_groups(groups))
     files = {file: at for at, file in enumerate(dict.fromkeys(violation.file for violation in violations))}
     ordered = sorted(violations, key=lambda violation: (files[violation.file], violation.line or 0))
     return Text("\n").join(map(_draw_violation, ordered))

@@ -40,6 +40,7 @@ from omnigraph.pipeline.imports.neo4j_views import (
     select_type,
 )
 from omnigraph.pipeline.proposal_sql import list_csv_options, quote_column, quote_sql_text
+from omnigraph.violation_groups import count_violations
 from omnigraph.write.load import MAX_VIOLATIONS, FileOptions
 
 ARRAY_DELIMITER: Final = ";"
@@ -104,7 +105,11 @@ def propose_neo4j(paths: Sequence[str], options: FileOptions, array_delimiter: s
         builder.add_edges([each for each in groups if not each.header.is_of_nodes])
     if reader.problems:
         shown = reader.problems[:MAX_VIOLATIONS]
-        raise ValidationError(f"the dump has {len(reader.problems):,} problems", shown)
+        raise ValidationError(
+            f"the dump has {len(reader.problems):,} problems",
+            shown,
+            groups=count_violations(reader.problems).to_groups(),
+        )
     return builder.build(groups, options)
 
 

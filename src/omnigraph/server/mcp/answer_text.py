@@ -37,7 +37,9 @@ def render_error(body: Mapping[str, Json]) -> str:
     lines = [f"{body.get('type', 'error')}: {body.get('error')}"]
     if body.get("hint"):
         lines.append(f"hint: {body['hint']}")
-    for name in ("problems", "violations", "merge_conflicts"):
+    # Groups count all violations; the first of each are in them.
+    listed = "groups" if body.get("groups") else "violations"
+    for name in ("problems", listed, "merge_conflicts"):
         lines += [f"- {_render_value(each)}" for each in cast("Sequence[Json]", body.get(name) or ())]
     if body.get("retry_after"):
         lines.append(f"try again after {body['retry_after']} s")

@@ -96,9 +96,8 @@ class UploadedInput:
             error.message = str(self.rename(error.message))
             error.details = cast("dict[str, Json]", self.rename(error.details))
             if isinstance(error, ValidationError):
-                error.violations = tuple(
-                    replace(each, file=None if each.file is None else self.names.get(each.file, each.file))
-                    for each in error.violations
+                error.rewrite_violations(
+                    lambda each: replace(each, file=None if each.file is None else self.names.get(each.file, each.file))
                 )
             raise
 

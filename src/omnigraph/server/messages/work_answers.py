@@ -45,6 +45,7 @@ class FailureAnswer(TypedDict):
     position: NotRequired[PositionAnswer]
     problems: NotRequired[list[ProblemAnswer | str]]
     violations: NotRequired[list[Values]]
+    groups: NotRequired[list[Values]]
     merge_conflicts: NotRequired[list[ConflictAnswer]]
     manifest_conflict: NotRequired[Values]
     details: NotRequired[Values]

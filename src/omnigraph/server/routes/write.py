@@ -263,7 +263,8 @@ def _conceal_violations(call: ServerCall, branch: str) -> Generator[None]:
     try:
         yield
     except ValidationError as error:
-        types = {TableKey(each.table_key) for each in error.violations if each.table_key is not None}
+        keys = [each.table_key for each in (*error.violations, *error.groups)]
+        types = {TableKey(key) for key in keys if key is not None}
         call.gate.check_types(sorted(types), branch, Action.CHANGE)
         raise
 

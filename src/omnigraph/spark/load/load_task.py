@@ -25,6 +25,7 @@ from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, encode_values, make_nulls, to_list
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.tables import Access, FragmentText, Table, WriteMode, open_table
+from omnigraph.violation_groups import ViolationCounts, encode_counts
 from omnigraph.write.load import (
     BATCH_ROWS,
     MAX_BUFFERED_BYTES,
@@ -82,7 +83,7 @@ class ReportKind(StrEnum):
     VIOLATION = "violation"
     """One example of a violation."""
     COUNTS = "counts"
-    """The number of violations of each rule, with or without examples."""
+    """The counts of all violations, with or without examples."""
     REJECTED = "rejected"
     """Rejected records, in fragments."""
 
@@ -276,7 +277,7 @@ class PartitionWriter:
         self._task = task
         self._buffers: dict[str, _TableBuffer] = {}
         self._violations: list[Mapping[str, object]] = []
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts = ViolationCounts()
         self._rejected: list[Mapping[str, object]] = []
         self._rejected_counts: Counter[str] = Counter()
         self._rejected_fragments: list[FragmentText] = []
@@ -330,8 +331,8 @@ class PartitionWriter:
             yield ReportKind.BLOCK, {"file": self._task.display_name(file), "block": block, "lines": lines}
         for sample in self._violations:
             yield ReportKind.VIOLATION, sample
-        for (type_, rule), count in self._counts.items():
-            yield ReportKind.COUNTS, {"type": type_, "rule": rule, "count": count}
+        if self._counts.total:
+            yield ReportKind.COUNTS, {"counts": encode_counts(self._counts)}
         if self._rejected_counts:
             yield ReportKind.REJECTED, {"counts": self._rejected_counts, "fragments": self._rejected_fragments}
 
@@ -365,14 +366,14 @@ class PartitionWriter:
         buffer.batches, buffer.places, buffer.bytes = [], [], 0
 
     def _reject(self, rejected: RejectedRecord, block: int | None) -> None:
-        for violation in rejected.violations:
-            self._counts[violation.type, violation.rule] += 1
         if self._task.keeps_rejected:
             self._rejected.append({**to_rejects_line(rejected), "block": block})
             self._rejected_counts[table_key_of(rejected)] += 1
             if len(self._rejected) >= _MAX_BUFFERED_REJECTED:
                 self._write_rejected()
             return
+        for violation in rejected.violations:
+            self._counts.add(violation, block)
         limit = self._task.max_violations
         left = None if limit is None else max(0, limit - len(self._violations))
         self._violations += [{**asdict(each), "block": block} for each in rejected.violations[:left]]

@@ -95,7 +95,7 @@ def reject_rows(
         grown = {key: each.add(found) for key, each in rejected.items()}
         unhandled = _find_unhandled(executor, found, grown.values())
         if unhandled or all(len(grown[key].ids) == len(rejected[key].ids) for key in grown):
-            raise admission.build_error(unhandled or _describe_some(executor, found), {})
+            raise admission.build_error(unhandled or _describe_some(executor, found))
         rejected = grown
 
 

@@ -47,6 +47,7 @@ from omnigraph.spark.rules import ViolationFrame, check_changes, find_all_violat
 from omnigraph.spark.scratch import ScratchFolder, create_table_in, open_scratch_folder
 from omnigraph.spark.spool import Spool
 from omnigraph.storage.tables import FragmentText, StagedChange, Table
+from omnigraph.violation_groups import ViolationCounts, decode_counts
 from omnigraph.write import load as loads
 from omnigraph.write.commit import CommitOptions
 from omnigraph.write.load import (
@@ -74,7 +75,7 @@ from omnigraph.write.load import (
     resolve_tables,
     schema_of,
 )
-from omnigraph.write.rules import IncomingMode, RuleCheckResult, ViolationCounts, type_of_table
+from omnigraph.write.rules import IncomingMode, NodeIds, RuleCheckResult, type_of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,14 +104,18 @@ class _SparkLoadEngine:
     scratch: Table
 
     def check(
-        self, catalog: Catalog, snapshot: Snapshot, incoming: Sequence[IncomingTable], limit: int | None
+        self,
+        catalog: Catalog,
+        snapshot: Snapshot,
+        incoming: Sequence[IncomingTable],
+        limit: int | None,
+        rejected: NodeIds,
     ) -> RuleCheckResult:
         if _is_small(snapshot, incoming):
-            found = LOCAL_LOAD_ENGINE.check(catalog, snapshot, incoming, None)
-            counts = Counter((each.type, each.rule) for each in found.violations)
-            return replace(found, violations=found.violations[:limit], counts=counts)
+            return LOCAL_LOAD_ENGINE.check(catalog, snapshot, incoming, limit, rejected)
         with translate_spark_errors("checking a load"):
-            return check_changes(self.executor.doing("checking a load"), catalog, snapshot, incoming, limit)
+            executor = self.executor.doing("checking a load")
+            return check_changes(executor, catalog, snapshot, incoming, limit, rejected=rejected)
 
     def reject(
         self, catalog: Catalog, snapshot: Snapshot, admission: RowAdmission
@@ -167,7 +172,7 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
         report = _run_read_job(executor, context, typed, targets, scratch)
         collected = ViolationCollector(None if options.check else MAX_VIOLATIONS)
         collected.violations = report.violations(None if options.check else MAX_VIOLATIONS)
-        collected.counts = report.counts
+        collected.counts, collected.locate = report.counts, report.locate
         quarantine = None
         if target is not None:
             rejected = tuple(report.rejected)
@@ -258,7 +263,7 @@ class _LoadReport:
         self.rejected_counts: Counter[str] = Counter()
         self._lines: dict[tuple[str, int], int] = {}
         self._samples: list[Mapping[str, object]] = []
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self.counts = ViolationCounts()
 
     def add(self, kind: ReportKind, body: Mapping[str, object]) -> None:
         """Add one report."""
@@ -276,7 +281,7 @@ class _LoadReport:
             case ReportKind.VIOLATION:
                 self._samples.append(body)
             case ReportKind.COUNTS:
-                self._counts[cast(str, body["type"]), cast(str, body["rule"])] += cast(int, body["count"])
+                self.counts.merge(decode_counts(cast(str, body["counts"])))
             case ReportKind.REJECTED:
                 self.rejected_counts.update(cast("Mapping[str, int]", body["counts"]))
                 self.rejected += cast("list[FragmentText]", body["fragments"])
@@ -286,18 +291,13 @@ class _LoadReport:
         """The number of lines in all blocks."""
         return BlockLines(self._lines)
 
-    @property
-    def counts(self) -> ViolationCounts:
-        """The number of violations of each rule."""
-        return self._counts
+    def locate(self, violation: Violation, block: int | None) -> Violation:
+        """Return a violation with the line number in its file, which was relative to a block."""
+        return replace(violation, line=self.blocks.line_in_file(violation.file, block, violation.line))
 
     def violations(self, limit: int | None) -> list[Violation]:
         """Return examples of violations of row rules, with line numbers in their files."""
-        blocks = self.blocks
-        found = (
-            replace(each, line=blocks.line_in_file(each.file, cast("int | None", sample["block"]), each.line))
-            for sample, each in ((sample, decode_violation(sample)) for sample in self._samples)
-        )
+        found = (self.locate(decode_violation(sample), cast("int | None", sample["block"])) for sample in self._samples)
         return sorted(found, key=lambda each: (each.file or "", each.line or 0))[:limit]
 
 

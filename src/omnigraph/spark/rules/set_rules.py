@@ -7,7 +7,6 @@ are left. It returns only violations: their number for each rule, and a limited 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,17 +26,19 @@ from omnigraph.spark.rules.proofs import find_unproven_rules
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import SizedFrame, count_partitions
 from omnigraph.storage.columns import column_of, to_list
+from omnigraph.violation_groups import ViolationCounts, decode_counts, encode_counts
 from omnigraph.write.evolve import MAX_VIOLATIONS, FoundViolations, ReshapedRows
 from omnigraph.write.load import IncomingTable
 from omnigraph.write.rules import (
     SET_VIOLATIONS,
+    NodeIds,
     Relation,
     RuleCheckResult,
     SetRule,
-    ViolationCounts,
     bound_ids,
     decode_set_violations,
     describe_violation,
+    is_explained,
     list_set_rules,
     query_violations,
     select_set_rules,
@@ -53,7 +54,11 @@ FOUND: Final = pa.schema(
         *cast("Iterable[pa.Field[pa.DataType]]", SET_VIOLATIONS),
     ]
 )
-"""A violation of a rule, or, with a count, the number of its violations in a partition and of the ids in them."""
+"""A violation of a rule, or, with a count, the number of its violations in a partition and of the ids in them.
+
+Where there is a limit, the value of a row with a count is the encoded counts.
+"""
+_DESCRIBED_AT_ONCE: Final = 1_000
 _FoundRow: TypeAlias = tuple[int, int | None, str, str | None, list[str], int, int]
 _FOUND_COLUMNS: Final = "rule int, count long, value string, id string, ids array<string>, found long, total long"
 
@@ -65,13 +70,15 @@ def check_changes(
     incoming: Sequence[IncomingTable],
     limit: int | None,
     removed: Mapping[str, FragmentRows] | None = None,
+    rejected: NodeIds | None = None,
 ) -> RuleCheckResult:
     """Run the set rules that incoming rows could break, on the tables as they will be.
 
-    ``removed`` are the ids of rows that are deleted without a replacement, by table key.
+    ``removed`` are the ids of rows that are deleted without a replacement, by table key. Edges that end at a
+    ``rejected`` node are not reported.
     """
     planned = _plan_rules(executor, catalog, snapshot, incoming, removed or {})
-    found, counts = _find_violations(executor, planned.rules, planned.changed, limit)
+    found, counts = _find_violations(executor, planned.rules, planned.changed, limit, rejected or {})
     return RuleCheckResult(tuple(found), planned.reads, counts=counts)
 
 
@@ -131,7 +138,7 @@ def find_all_violations(
     planned = _plan_rules(executor, catalog, snapshot, incoming, {})
     if not planned.rules:
         return ViolationFrame((), planned.reads, None, 0, 0)
-    found = keep(_query_partitions(executor, planned.rules, planned.changed, None)).frame
+    found = keep(_query_partitions(executor, planned.rules, planned.changed, None, {})).frame
     counts = executor.collect(found.where("count is not null").selectExpr("sum(count)", "sum(found)"))
     ((count, ids),) = cast("list[tuple[int | None, int | None]]", counts)
     return ViolationFrame(planned.rules, planned.reads, found.where("count is null"), count or 0, ids or 0)
@@ -145,8 +152,8 @@ def check_stored_rows(
     own = [rule for rule in list_set_rules(catalog, rows.type.table_key) if rule.rule in rules]
     keys = {relation.table_key for rule in own for relation in rule.relations}
     stored = {key: StoredSparkTable(executor, rows if key == rows.type.table_key else None) for key in keys}
-    found, counts = _find_violations(executor, own, stored, MAX_VIOLATIONS)
-    return FoundViolations(tuple(found), sum(counts.values()))
+    found, counts = _find_violations(executor, own, stored, MAX_VIOLATIONS, {})
+    return FoundViolations(tuple(found), len(found) if counts is None else counts.total)
 
 
 def _is_empty(rule: SetRule, name: str, changed: Mapping[str, ChangedSparkTable]) -> bool:
@@ -155,16 +162,22 @@ def _is_empty(rule: SetRule, name: str, changed: Mapping[str, ChangedSparkTable]
 
 
 def _find_violations(
-    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, RuleTable], limit: int | None
-) -> tuple[list[Violation], ViolationCounts]:
-    """Return examples of violations, in the order of the rules, and the number of violations of each rule."""
+    executor: SparkExecutor,
+    rules: Sequence[SetRule],
+    changed: Mapping[str, RuleTable],
+    limit: int | None,
+    rejected: NodeIds,
+) -> tuple[list[Violation], ViolationCounts | None]:
+    """Return examples of violations, in the order of the rules, and the counts of all; None if all are returned."""
+    counts = None if limit is None else ViolationCounts()
     if not rules:
-        return [], {}
-    frame = _query_partitions(executor, rules, changed, limit)
+        return [], counts
+    frame = _query_partitions(executor, rules, changed, limit, rejected)
     found = [cast("_FoundRow", row) for row in executor.collect(frame)]
-    counts: Counter[tuple[str, str]] = Counter()
-    for number, count, *_ in found:
-        counts[rules[number].type, rules[number].rule] += count or 0
+    if counts is not None:
+        for _, count, text, *_ in found:
+            if count is not None:
+                counts.merge(decode_counts(text))
     examples = sorted((row for row in found if row[1] is None), key=lambda row: (row[0], row[2], row[3] or ""))[:limit]
     texts = pa.Table.from_pylist([dict(zip(FOUND.names, row, strict=True)) for row in examples], FOUND)
     return list(describe_found(rules, texts)), counts
@@ -178,7 +191,11 @@ def describe_found(rules: Sequence[SetRule], found: pa.Table) -> Iterator[Violat
 
 
 def _query_partitions(
-    executor: SparkExecutor, rules: Sequence[SetRule], changed: Mapping[str, RuleTable], limit: int | None
+    executor: SparkExecutor,
+    rules: Sequence[SetRule],
+    changed: Mapping[str, RuleTable],
+    limit: int | None,
+    rejected: NodeIds,
 ) -> DataFrame:
     """Shuffle the relations of the rules by the values that they compare, and query each partition."""
     from pyspark.sql import functions
@@ -195,7 +212,9 @@ def _query_partitions(
         changed[relation.table_key].pack_relation(relation, Packer(section, stream, relation.join_column, partitions))
         for section, stream, relation in present
     )
-    found = gather_packs(packs, partitions).mapInArrow(partial(_check_partition, rules, limit), _FOUND_COLUMNS)
+    found = gather_packs(packs, partitions).mapInArrow(
+        partial(_check_partition, rules, limit, rejected), _FOUND_COLUMNS
+    )
     if limit is None:
         return found
     # Counts come first, one for each rule and partition.
@@ -207,7 +226,7 @@ def _query_partitions(
 
 
 def _check_partition(
-    rules: Sequence[SetRule], limit: int | None, batches: Iterable[pa.RecordBatch]
+    rules: Sequence[SetRule], limit: int | None, rejected: NodeIds, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Task over one partition: yield the number of violations of each rule, and examples of them."""
     with TemporaryDirectory(prefix="omnigraph-rules-") as folder:
@@ -218,7 +237,8 @@ def _check_partition(
                 for stream, relation in enumerate(rule.relations)
             }
             if any(relations[name].num_rows for name in rule.triggers):
-                yield from _to_found(section, query_violations(rule, relations), limit)
+                violations = _drop_explained(rule, query_violations(rule, relations), rejected)
+                yield from _to_found(section, rule, violations, limit)
 
 
 def _to_relation(relation: Relation, received: ReceivedRows | None) -> pa.Table:
@@ -226,13 +246,29 @@ def _to_relation(relation: Relation, received: ReceivedRows | None) -> pa.Table:
     return schema.empty_table() if received is None else pa.Table.from_batches(received.batches()).cast(schema)
 
 
-def _to_found(section: int, violations: pa.Table, limit: int | None) -> Iterator[pa.RecordBatch]:
+def _drop_explained(rule: SetRule, violations: pa.Table, rejected: NodeIds) -> pa.Table:
+    if not violations.num_rows or not rejected:
+        return violations
+    values = cast("list[str]", to_list(column_of(violations, "value")))
+    return violations.filter(pa.array([not is_explained(rule, value, rejected) for value in values]))
+
+
+def _to_found(section: int, rule: SetRule, violations: pa.Table, limit: int | None) -> Iterator[pa.RecordBatch]:
     count = violations.num_rows
     if count:
         ids = int(column_of(violations, "total").to_numpy().sum())
-        yield pa.RecordBatch.from_pylist([{"rule": section, "count": count, "found": ids}], FOUND)
+        counts = None if limit is None else encode_counts(_count_violations(rule, violations))
+        yield pa.RecordBatch.from_pylist([{"rule": section, "count": count, "value": counts, "found": ids}], FOUND)
     examples = violations if limit is None else bound_ids(violations.slice(0, limit))
     for batch in examples.to_batches():
         rows = batch.num_rows
         numbers, counts = pa.array([section] * rows, pa.int32()), pa.nulls(rows, pa.int64())
         yield pa.RecordBatch.from_arrays([numbers, counts, *batch.columns], schema=FOUND)
+
+
+def _count_violations(rule: SetRule, violations: pa.Table) -> ViolationCounts:
+    counts = ViolationCounts()
+    for batch in violations.to_batches(max_chunksize=_DESCRIBED_AT_ONCE):
+        for each in decode_set_violations(bound_ids(pa.Table.from_batches([batch]))):
+            counts.add(describe_violation(rule, each))
+    return counts

@@ -81,7 +81,10 @@ def check_new_rules(migration: SchemaMigration, check_together: SetRuleCheck) ->
             f"the rows do not fit the new schema: {described[0].message}{more}",
             described,
             hint="correct or delete these rows first, or remove the rule",
+            # Not all are known: nothing could be counted exactly.
+            groups=() if found.count > len(described) else None,
         )
+        error.details["count"] = found.count
         error.details["more"] = found.count > len(found.described)
         raise error
 

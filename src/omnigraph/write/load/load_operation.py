@@ -19,6 +19,7 @@ from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values
 from omnigraph.storage.tables import Addresses, StagedChange, Table, find_addresses
+from omnigraph.violation_groups import MAX_PLACES, ViolationCounts, ViolationGroup, count_violations
 from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
 from omnigraph.write.load.matching import (
     MATCHING_MODES,
@@ -48,6 +49,7 @@ from omnigraph.write.load.rows import (
 from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import (
     IncomingMode,
+    NodeIds,
     RowChanges,
     RuleCheckResult,
     check_changes,
@@ -128,9 +130,17 @@ class LoadEngine(Protocol):
     """Does the work that touches every row of a load: in this process, or on Spark's executors."""
 
     def check(
-        self, catalog: Catalog, snapshot: Snapshot, incoming: Sequence[IncomingTable], limit: int | None
+        self,
+        catalog: Catalog,
+        snapshot: Snapshot,
+        incoming: Sequence[IncomingTable],
+        limit: int | None,
+        rejected: NodeIds,
     ) -> RuleCheckResult:
-        """Run the set rules that the incoming rows could break. Return at most ``limit`` violations."""
+        """Run the set rules that the incoming rows could break. Return at most ``limit`` violations, and count all.
+
+        Edges that end at a ``rejected`` node are not reported.
+        """
         ...
 
     def reject(
@@ -156,11 +166,17 @@ class LocalLoadEngine:
     """Does everything in this process."""
 
     def check(
-        self, catalog: Catalog, snapshot: Snapshot, incoming: Sequence[IncomingTable], limit: int | None
+        self,
+        catalog: Catalog,
+        snapshot: Snapshot,
+        incoming: Sequence[IncomingTable],
+        limit: int | None,
+        rejected: NodeIds,
     ) -> RuleCheckResult:
         """Run the set rules on this machine."""
         changes = (_to_row_changes(catalog, each) for each in incoming if _can_break_rules(catalog, each))
-        return check_changes(catalog, snapshot, changes, limit)
+        counts = None if limit is None else ViolationCounts()
+        return check_changes(catalog, snapshot, changes, limit, counts=counts, rejected=rejected)
 
     def reject(
         self,
@@ -256,11 +272,14 @@ class LoadOperation:
             affected=(nodes, edges),
         )
 
-    def find_set_violations(self, snapshot: Snapshot, known: Sequence[Violation]) -> list[Violation]:
+    def find_set_violations(
+        self, snapshot: Snapshot, known: Sequence[Violation]
+    ) -> tuple[list[Violation], list[ViolationGroup]]:
         """Return the violations of set rules among the accepted rows, except those that follow from ``known`` ones."""
         tables = self._match_stored(snapshot)
-        unmatched = self._find_unmatched(tables)
-        return [*unmatched, *self._check_rules(snapshot, tables).find_violations([*known, *unmatched])]
+        unmatched, groups = self._find_unmatched(tables)
+        found, others = self._check_rules(snapshot, tables).find_violations([*known, *unmatched])
+        return [*unmatched, *found], [*groups, *others]
 
     def _match_stored(self, snapshot: Snapshot) -> Mapping[str, IncomingRows]:
         """Return the rows of each table that the graph does not have already, whole."""
@@ -279,11 +298,16 @@ class LoadOperation:
                 found[key] = rows if table is None else self.engine.match(table, rows, chosen)
         return found
 
-    def _find_unmatched(self, tables: Mapping[str, IncomingRows]) -> list[Violation]:
-        """Return the violations of records whose stored rows were not found."""
+    def _find_unmatched(self, tables: Mapping[str, IncomingRows]) -> tuple[list[Violation], list[ViolationGroup]]:
+        """Return the violations of records whose stored rows were not found, and their groups."""
         limit = None if self.check_only else MAX_VIOLATIONS
-        found = (record for part in self._list_unmatched(tables, limit) for record in part.to_records())
-        return [each for record in islice(found, limit) for each in record.violations]
+        violations: list[Violation] = []
+        groups: list[ViolationGroup] = []
+        for part in self._list_unmatched(tables, limit):
+            found = [each for record in islice(part.to_records(), limit) for each in record.violations]
+            violations += found
+            groups += _group_unmatched(found, part.count)
+        return violations[:limit], groups
 
     def _list_unmatched(self, tables: Mapping[str, IncomingRows], limit: int | None) -> list[UnmatchedPart]:
         return [
@@ -294,12 +318,12 @@ class LoadOperation:
 
     def _refuse_unmatched(self, tables: Mapping[str, IncomingRows], admission: RowAdmission) -> None:
         """Raise an error if the stored rows of records were not found, with what else is wrong."""
-        unmatched = self._find_unmatched(tables)
+        unmatched, groups = self._find_unmatched(tables)
         if not unmatched:
             return
-        found = [*unmatched, *admission.find_violations(unmatched)]
+        found, others = admission.find_violations(unmatched)
         limit = None if self.check_only else MAX_VIOLATIONS
-        raise build_load_error(found[:limit], more=limit is not None and len(found) >= limit)
+        raise build_load_error([*unmatched, *found][:limit], [*groups, *others])
 
     def _list_matched(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the tables that were read to match rows. One without rows counts: others may insert them meanwhile."""
@@ -310,7 +334,7 @@ class LoadOperation:
     def _check_rules(self, snapshot: Snapshot, tables: Mapping[str, IncomingRows]) -> RowAdmission:
         incoming = {key: IncomingTable(rows, self._mode_of(rows), NO_IDS) for key, rows in tables.items()}
         check = partial(self.engine.check, self.catalog, snapshot)
-        return RowAdmission(self.catalog, incoming, check, self.check_only, self.quarantine is not None)
+        return RowAdmission(incoming, check, self.check_only, self.quarantine is not None)
 
     def _stage(self, incoming: IncomingTable, table: Table) -> StagedChange | None:
         return self.engine.stage(table, incoming)
@@ -380,6 +404,16 @@ class PreparedLoad:
         """Return what was prepared, or prepare it again on another snapshot."""
         known, now = ((each.pins, each.schema_ir_hash, each.lag) for each in (self.basis, snapshot))
         return self.result if known == now else self.operation.prepare(snapshot)
+
+
+def _group_unmatched(violations: Sequence[Violation], count: int) -> Sequence[ViolationGroup]:
+    """Return the groups of records of one type without a stored row. Of very many only some were looked at."""
+    if len(violations) == count:
+        return count_violations(violations).to_groups()
+    first = violations[0]
+    message = f"{first.rule}: other values of {first.type}"
+    places = tuple(violations[:MAX_PLACES])
+    return [ViolationGroup(first.type, first.rule, None, None, message, count, places, first.table_key)]
 
 
 def _refuse_emptying(counts: Mapping[str, RecordCounts], quarantine: RejectDelivery | None) -> None:

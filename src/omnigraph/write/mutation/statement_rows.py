@@ -22,6 +22,7 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import to_blob_array
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, to_bool_array, to_list
+from omnigraph.violation_groups import count_violations
 from omnigraph.write.row_values import InvalidBlob, parse_blob
 
 MAX_VIOLATIONS: Final = 100
@@ -104,7 +105,8 @@ class StatementRows:
 def make_violation_error(violations: Sequence[Violation]) -> ValidationError:
     """Return the error of a mutation that breaks rules: it lists the first violations and counts all."""
     more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-    return ValidationError(f"{violations[0].message}{more}", violations[:MAX_VIOLATIONS])
+    groups = count_violations(violations).to_groups()
+    return ValidationError(f"{violations[0].message}{more}", violations[:MAX_VIOLATIONS], groups=groups)
 
 
 def _repeat(one: Values, count: int) -> Values:

@@ -20,6 +20,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage.columns import Rows, column_of, to_list
+from omnigraph.violation_groups import ViolationCounts
 from omnigraph.write.rules.changed_table import (
     ChangedTable,
     IncomingMode,
@@ -31,16 +32,17 @@ from omnigraph.write.rules.changed_table import (
 from omnigraph.write.rules.proofs import drop_proven_ends, is_proven
 from omnigraph.write.rules.row_rules import find_row_violations
 from omnigraph.write.rules.set_rules import (
+    NodeIds,
     Relation,
     RuleKind,
     SemiJoin,
     SetRule,
     SetViolation,
-    ViolationCounts,
     bound_ids,
     count_ids,
     decode_set_violations,
     describe_violation,
+    is_explained,
     list_rule_columns,
     list_set_rules,
     type_of_table,
@@ -60,6 +62,7 @@ __all__ = [
     "select_set_rules",
 ]
 
+_NO_NODES: Final[NodeIds] = {}
 _FEW_ROWS: Final = 10_000
 _PROVABLE_ROWS: Final = 1_000_000
 """Up to so many rows are hashed at once to prove a rule: far cheaper than its SQL, which starts a query engine."""
@@ -75,13 +78,13 @@ class RuleCheckResult:
     """The violations of set rules, and the tables that were read, which belong to the read set of the commit.
 
     ``locations`` are the addresses of replaced and removed rows, for the tables where a rule looked them up.
-    ``counts`` are the violations by type and rule, where they were counted beyond the limit.
+    ``counts`` has all violations, also those beyond the limit, if they were to be counted.
     """
 
     violations: tuple[Violation, ...]
     reads: frozenset[str]
     locations: Mapping[str, RowLocations] = field(default_factory=dict[str, RowLocations])
-    counts: ViolationCounts = field(default_factory=dict[tuple[str, str], int])
+    counts: ViolationCounts | None = None
 
 
 def check_rows(type_: NodeType | EdgeType, rows: Rows, limit: int | None = None) -> list[Violation]:
@@ -98,12 +101,19 @@ def check_rows(type_: NodeType | EdgeType, rows: Rows, limit: int | None = None)
 
 
 def check_changes(
-    catalog: Catalog, snapshot: Snapshot, changes: Iterable[RowChanges], limit: int | None = None
+    catalog: Catalog,
+    snapshot: Snapshot,
+    changes: Iterable[RowChanges],
+    limit: int | None = None,
+    *,
+    counts: ViolationCounts | None = None,
+    rejected: NodeIds = _NO_NODES,
 ) -> RuleCheckResult:
     """Check the set rules that changes could break, one change for each table; return at most ``limit`` violations.
 
     Without a limit, each violation names all rows that take part in it; with one, ``MAX_NAMED_IDS`` of them.
-    Row rules are not run: see :func:`check_rows`.
+    ``counts`` counts all of them. Edges that end at a ``rejected`` node are not reported. Row rules are not run: see
+    :func:`check_rows`.
     """
     by_key = {change.table_key: change for change in changes}
     rules = tuple(select_set_rules(catalog, {key: change.mode for key, change in by_key.items()}))
@@ -117,11 +127,23 @@ def check_changes(
     read = _partition_relations if is_large else _read_relations
     inputs = ((each.rule, relations) for each in pending for relations in read(each, tables))
     create_context = partial(_create_context, is_small=is_small)
-    violations = tuple(islice(_find_violations(inputs, create_context, is_bounded=limit is not None), limit))
+    found = _find_violations(inputs, create_context, rejected, is_bounded=limit is not None)
+    violations = tuple(islice(found, limit) if counts is None else _count_all(found, limit, counts))
     locations = {
         key: found for key in by_key if key in tables and (found := tables[key].locate_changed_rows()) is not None
     }
-    return RuleCheckResult(violations, frozenset(key for key, table in tables.items() if table.was_read), locations)
+    reads = frozenset(key for key, table in tables.items() if table.was_read)
+    return RuleCheckResult(violations, reads, locations, counts)
+
+
+def _count_all(violations: Iterable[Violation], limit: int | None, counts: ViolationCounts) -> list[Violation]:
+    """Count all violations, and return the first of them."""
+    listed: list[Violation] = []
+    for each in violations:
+        counts.add(each)
+        if limit is None or len(listed) < limit:
+            listed.append(each)
+    return listed
 
 
 def select_set_rules(catalog: Catalog, modes: Mapping[str, IncomingMode]) -> Iterator[SetRule]:
@@ -174,6 +196,7 @@ def _announce_lookups(pending: Iterable[_PendingRule], tables: Mapping[str, Chan
 def _find_violations(
     inputs: Iterable[tuple[SetRule, Mapping[str, pa.Table]]],
     create_context: Callable[[], SessionContext],
+    rejected: NodeIds,
     *,
     is_bounded: bool,
 ) -> Iterator[Violation]:
@@ -184,7 +207,7 @@ def _find_violations(
             continue
         context = context or create_context()
         found = _execute_rule(context, rule, relations, is_bounded=is_bounded)
-        yield from (describe_violation(rule, each) for each in found)
+        yield from (describe_violation(rule, each) for each in found if not is_explained(rule, each.value, rejected))
 
 
 def _create_context(*, is_small: bool) -> SessionContext:

@@ -26,8 +26,8 @@ from omnigraph.write.rules.rule_texts import format_cardinality, format_ends, fo
 MAX_NAMED_IDS: Final = 100
 """How many ids a violation that fails a write names. To set rows aside, all must be named."""
 
-ViolationCounts: TypeAlias = Mapping[tuple[str, str], int]
-"""How often rules are broken, by type and rule."""
+NodeIds: TypeAlias = Mapping[str, frozenset[str]]
+"""Ids of nodes by table key."""
 
 
 class TablePart(StrEnum):
@@ -194,6 +194,11 @@ def _bound_list(listed: pa.ListArray[pa.StringScalar]) -> list[str | None]:
         order = pc.select_k_unstable(ids, MAX_NAMED_IDS - 1, sort_keys=[("", "ascending")])
         ids = pa.concat_arrays([ids.take(order), pa.array([pc.max(ids).as_py()], ids.type)])
     return cast("list[str | None]", to_list(ids))
+
+
+def is_explained(rule: SetRule, value: str, rejected: NodeIds) -> bool:
+    """Whether an edge lacks a node only because the record of the node was rejected."""
+    return rule.kind is RuleKind.ENDS and value in rejected.get(TableKey.of_node(rule.end_type), ())
 
 
 def describe_violation(rule: SetRule, found: SetViolation) -> Violation:

@@ -23,6 +23,7 @@ from omnigraph.storage.columns import column_of, compute, to_bool_array, to_list
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.location import Location, locate, strip_file_scheme
 from omnigraph.storage.objects import Objects
+from omnigraph.violation_groups import Locate, ViolationCounts, ViolationGroup, sort_groups
 from omnigraph.write.load.rows.partial_rows import Mask, unpack_given
 from omnigraph.write.load.rows.rejects_file import (
     PARQUET_SUFFIX,
@@ -32,7 +33,6 @@ from omnigraph.write.load.rows.rejects_file import (
     write_rejects_parquet,
 )
 from omnigraph.write.load.rows.validation import RejectedRecord
-from omnigraph.write.rules import ViolationCounts
 
 MAX_VIOLATIONS: Final = 100
 NO_TYPE: Final = "unknown"
@@ -48,48 +48,44 @@ class RejectSink(Protocol):
 
 
 class ViolationCollector:
-    """Collects violations to report them together. Stops the reading when the limit is reached."""
+    """Collects the first violations to report them together, and counts all."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self.violations: list[Violation] = []
-        self.counts: ViolationCounts = {}
-        """How often each rule was broken, if it was counted beyond the limit."""
+        self.counts = ViolationCounts()
+        self.locate: Locate | None = None
+        """Completes the place of a violation that was counted."""
 
     def take(self, rejected: RejectedRecord) -> None:
-        """Collect the violations of a record. Raise the error when the limit is reached."""
-        self.violations += rejected.violations
-        if self._limit is not None and len(self.violations) >= self._limit:
-            raise self.to_error()
+        """Collect the violations of a record."""
+        for each in rejected.violations:
+            self.counts.add(each)
+            if self._limit is None or len(self.violations) < self._limit:
+                self.violations.append(each)
 
-    def to_error(self, others: Iterable[Violation] = ()) -> ValidationError:
-        """Return an error with all collected violations and ``others``."""
-        found = [*self.violations, *others]
-        more = self._limit is not None and len(found) >= self._limit
-        return build_load_error(found[: self._limit], more=more, counts=self.counts)
+    def to_error(self, others: Iterable[Violation] = (), groups: Iterable[ViolationGroup] = ()) -> ValidationError:
+        """Return an error with all collected violations and ``others``, which are in ``groups``."""
+        found = [*self.violations, *others][: self._limit]
+        return build_load_error(found, [*self.counts.to_groups(self.locate), *groups])
 
 
 def build_load_error(
     violations: Iterable[Violation],
+    groups: Iterable[ViolationGroup],
     kind: type[ValidationError] = ValidationError,
-    *,
-    more: bool = False,
-    counts: ViolationCounts | None = None,
 ) -> ValidationError:
     """Build the error of a load that changed nothing. Violations are sorted by file and line."""
     found = sorted(violations, key=_sort_key)
-    first = found[0]
+    ordered = sort_groups(groups)
+    first, count = found[0], sum(each.count for each in ordered)
     position = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
-    others = f" (and {len(found) - 1}{' or more' if more else ''} more)" if len(found) > 1 else ""
+    others = f" (and {count - 1:,} more)" if count > 1 else ""
     hint = 'nothing was loaded; correct the records, or load the others with on_error="quarantine"'
     if kind is KeyConflict or any(each.rule.startswith("@key(") for each in found):
         hint = 'nothing was loaded; mode="merge" changes what exists, on_error="quarantine" loads the others'
-    error = kind(f"{position}{first.message}{others}", found, hint=hint)
-    error.details["more"] = more
-    if counts:
-        error.details["counts"] = [
-            {"type": type_, "rule": rule, "count": count} for (type_, rule), count in sorted(counts.items())
-        ]
+    error = kind(f"{position}{first.message}{others}", found, hint=hint, groups=ordered)
+    error.details["more"] = count > len(found)
     return error
 
 

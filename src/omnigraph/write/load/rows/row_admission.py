@@ -8,26 +8,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import Json, KeyConflict, ValidationError, Violation
-from omnigraph.language.schema import Catalog, EdgeType, NodeType, TableKey
+from omnigraph.errors import KeyConflict, ValidationError, Violation
+from omnigraph.language.schema import NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.columns import Values, column_of, compute, to_list
+from omnigraph.violation_groups import ViolationCounts, ViolationGroup, count_violations
 from omnigraph.write.load.rows.incoming_rows import IncomingRows
 from omnigraph.write.load.rows.partial_rows import Mask, mark_without
 from omnigraph.write.load.rows.positions import RecordPosition, RowNumbers, RowPositions
 from omnigraph.write.load.rows.quarantine import MAX_VIOLATIONS, RejectedPart, build_load_error, format_records
 from omnigraph.write.load.rows.validation import RejectedRecord
-from omnigraph.write.rules import MAX_NAMED_IDS, IncomingMode, RuleCheckResult, ViolationCounts, format_ends, format_key
+from omnigraph.write.rules import MAX_NAMED_IDS, IncomingMode, NodeIds, RuleCheckResult, format_key
 
-_MAX_FURTHER_VIOLATIONS: Final = 10_000
-"""A load that already fails checks at most so many further violations of set rules."""
 _MAX_NAMED_RECORDS: Final = 3
 """How many records a violation names that have the id of the last one."""
 NO_IDS: Final = cast("Values", pa.array([], pa.string()))
@@ -47,8 +45,11 @@ class IncomingTable:
         return self.rows.type.table_key
 
 
-RuleCheck: TypeAlias = "Callable[[Sequence[IncomingTable], int | None], RuleCheckResult]"
-"""Runs the set rules that incoming rows could break; returns at most so many violations."""
+RuleCheck: TypeAlias = "Callable[[Sequence[IncomingTable], int | None, NodeIds], RuleCheckResult]"
+"""Runs the set rules that incoming rows could break; returns at most so many violations, and counts all.
+
+Edges that end at one of some rejected nodes are not reported.
+"""
 
 
 class RejectedRows(RejectedPart, Protocol):
@@ -68,7 +69,6 @@ class RowAdmission:
     are admitted; without it they fail the load.
     """
 
-    catalog: Catalog
     tables: Mapping[str, IncomingTable]
     check: RuleCheck
     is_check: bool
@@ -82,7 +82,7 @@ class RowAdmission:
         rejected = {key: RejectedIds(each.rows) for key, each in self.tables.items()}
         reads: frozenset[str] = frozenset()
         while True:
-            result = self.check(self.list_accepted(rejected), self._limit)
+            result = self.check(self.list_accepted(rejected), self._limit, {})
             reads |= result.reads
             if not result.violations:
                 return rejected, reads
@@ -92,35 +92,38 @@ class RowAdmission:
             handled = set[int]().union(*(each.add(result.violations) for each in rejected.values()))
             unhandled = [each for at, each in enumerate(result.violations) if at not in handled]
             if unhandled or known == sum(len(each.ids) for each in rejected.values()):
-                raise self.build_error(unhandled or result.violations, {})
+                raise self.build_error(unhandled or result.violations)
 
-    def find_violations(self, known: Sequence[Violation]) -> list[Violation]:
-        """Return the violations of set rules, except those that follow from ``known`` ones."""
-        missing = {(each.table_key, each.id) for each in known if each.id is not None}
-        result = self.check(list(self.tables.values()), None if self.is_check else _MAX_FURTHER_VIOLATIONS)
-        found = (each for each in result.violations if self._find_end(each) not in missing)
-        return [_add_position(each, records) for each, records in self._locate(list(islice(found, self._limit)))]
-
-    def _find_end(self, violation: Violation) -> tuple[str, Json] | None:
-        """Return the table and the id of the node that an edge lacks; None if the violation is about something else."""
-        edge = None if violation.table_key is None else self.catalog.find_type(violation.table_key)
-        if not isinstance(edge, EdgeType) or violation.rule != format_ends(edge):
-            return None
-        return TableKey.of_node(edge.from_type if violation.property == "src" else edge.to_type), violation.value
+    def find_violations(self, known: Sequence[Violation]) -> tuple[list[Violation], tuple[ViolationGroup, ...]]:
+        """Return the violations of set rules with their groups, except those that follow from ``known`` ones."""
+        rejected: dict[str, set[str]] = {}
+        for each in known:
+            if each.table_key is not None and each.id is not None:
+                rejected.setdefault(each.table_key, set()).add(each.id)
+        nodes = {key: frozenset(ids) for key, ids in rejected.items()}
+        result = self.check(list(self.tables.values()), self._limit, nodes)
+        found = [_add_position(each, records) for each, records in self._locate(result.violations)]
+        return found, self._place_groups(result.counts or count_violations(result.violations))
 
     def list_accepted(self, rejected: Mapping[str, RejectedRows]) -> list[IncomingTable]:
         """Return the rows of all tables without the rejected ones."""
         return [replace(each, excluded_ids=rejected[key].ids) for key, each in self.tables.items()]
 
-    def build_error(self, violations: Sequence[Violation], counts: ViolationCounts) -> ValidationError:
+    def build_error(self, violations: Sequence[Violation], counts: ViolationCounts | None = None) -> ValidationError:
         """Build the error of a load that these violations fail, with the positions of their records."""
         found = self._locate(violations)
         incoming = [each.rows for each in self.tables.values()]
         exist = all(records.count == 1 and _is_id_conflict(incoming, violation) for violation, records in found)
         placed = [_add_position(violation, records) for violation, records in found]
         kind = KeyConflict if exist else ValidationError
-        more = self._limit is not None and len(placed) >= self._limit
-        return build_load_error(placed, kind, more=more, counts=counts)
+        return build_load_error(placed, self._place_groups(counts or count_violations(violations)), kind)
+
+    def _place_groups(self, counts: ViolationCounts) -> tuple[ViolationGroup, ...]:
+        """Return the groups of violations, with the positions of their first records."""
+        groups = counts.to_groups()
+        found = self._locate([violation for group in groups for violation in group.first])
+        records = {id(violation): each for violation, each in found}
+        return tuple(group.rewrite(lambda each: _add_position(each, records[id(each)])) for group in groups)
 
     def _locate(self, violations: Sequence[Violation]) -> list[tuple[Violation, _RecordsOfId]]:
         """Return each violation with the positions of its records; several if its id came in several times."""
