@@ -558,6 +558,7 @@ export type FailureAnswer = {
   readonly code: string | null;
   readonly details?: Record<string, Json> | null | undefined;
   readonly error: string;
+  readonly groups?: readonly (Record<string, Json>)[] | null | undefined;
   readonly hint?: string | null | undefined;
   readonly manifest_conflict?: Record<string, Json> | null | undefined;
   readonly merge_conflicts?: readonly (ConflictAnswer)[] | null | undefined;
