@@ -86,7 +86,7 @@ def in_partitions(graph: Graph, rules: list[SetRule], images: list[RowChanges], 
             rows = tables[relation.table_key].read_part(relation.part, relation.physical_columns)
             for pack in Packer(section, stream, relation.join_column, count).pack_batches([relation.encode(rows)]):
                 parts[pack["partition"][0].as_py()].append(pack)
-    found = [row for part in parts for batch in _check_partition(rules, None, part) for row in batch.to_pylist()]
+    found = [row for part in parts for batch in _check_partition(rules, None, {}, part) for row in batch.to_pylist()]
     counted = sum(row["count"] or 0 for row in found)
     told = [row for row in found if row["count"] is None]
     assert counted == len(told)
