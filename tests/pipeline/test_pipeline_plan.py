@@ -237,6 +237,7 @@ def test_a_column_that_is_not_there(expression: str) -> None:
         ("{header: true, inferSchema: true}", "a\n1\n", {"a": "None"}),
         ("{}", "1,2\n", {"_c0": "string", "_c1": "string"}),
         ("{header: true}", "", {}),
+        ("{header: true}", "\n \na,b\n1,2\n", {"a": "string", "b": "string"}),
         ("{header: true, comment: '#'}", "# x\na\n", None),
         ("{header: true}", "a,A\n", None),
     ],

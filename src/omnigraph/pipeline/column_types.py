@@ -177,7 +177,9 @@ def _read_csv_columns(path: Path, options: Mapping[str, str]) -> ViewColumns | N
         return None
     try:
         with path.open(encoding=options.get("encoding", options.get("charset", "utf-8-sig")), newline="") as lines:
-            first = next(csv.reader(lines, delimiter=separator, quotechar=quote), list[str]())
+            records = csv.reader(lines, delimiter=separator, quotechar=quote)
+            # Spark skips blank lines.
+            first = next((record for record in records if len(record) > 1 or "".join(record).strip()), list[str]())
     except (OSError, UnicodeError, LookupError, csv.Error):
         # It may be compressed.
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph
-from omnigraph.errors import OmniGraphError, ParameterError, StorageError, ValidationError
+from omnigraph.errors import OmniGraphError, ParameterError, ValidationError
 from omnigraph.graph import Graph
 from omnigraph.spark import engine_choice, sized_frames
 from omnigraph.spark.load import incoming_rows
+from omnigraph.spark.load.sources import read_first_lines
 from omnigraph.write.load.run import Engine
 from tests.graphs import rows_of
 from tests.selection import daily
@@ -154,21 +155,61 @@ def test_values_that_span_lines_and_blocks_keep_their_lines_on_spark(folder: Pat
     assert [line for _, line, _, _ in problems(there)] == [6, 7, 508]
 
 
-def test_a_quoted_value_across_parts_of_a_file_is_refused_on_spark_and_multi_line_reads_it(
-    folder: Path, spark: SparkSession
-) -> None:
-    write_csv("people.csv", [{"name": "a", "age": 1}, {"name": "long\n" * 1000, "age": 2}, {"name": "b", "age": 3}])
+@pytest.fixture
+def small_parts(spark: SparkSession) -> Iterator[int]:
+    """Spark divides files into parts of so many bytes."""
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "1000")
-    try:
-        graph = omnigraph.init(folder / "g.og", SCHEMA)
-        with pytest.raises(StorageError, match="a quoted value does not end"):
-            graph.load(nodes={"Person": "people.csv"}, engine="spark")
-        here, there = load_both(folder, nodes={"Person": "people.csv"}, options={"multiLine": True})
-    finally:
-        spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
+    size = 200
+    spark.conf.set("spark.sql.files.maxPartitionBytes", str(size))
+    yield size
+    spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("options", daily([{}, {"multiLine": True}], [{}]))
+def test_a_quoted_value_may_span_the_parts_of_a_file_on_spark(folder: Path, options: Mapping[str, object]) -> None:
+    people = [{"name": f" p{number} ", "age": number} for number in range(40)]
+    write_csv("people.csv", [*people, {"name": "long\n" * 200, "age": 2}, {"name": "b", "age": 3}])
+    Path("more.csv").write_text("name,age\nmore,1\n")
+    before = len(list(folder.rglob("*.lance")))
+    here, there = load_both(folder, nodes={"Person": ["people.csv", "more.csv"]}, options=options)
     assert here == there
-    assert len(there["Person"]) == 3
+    assert len(there["Person"]) == 43
+    assert {" p1 ", "long\n" * 200} <= {row["name"] for row in there["Person"]}
+    # What the first attempt wrote is gone.
+    data = [len(list(graph.glob("**/data/*.lance"))) for graph in (folder / "local.og", folder / "spark.og")]
+    assert before == 0
+    assert data[1] <= data[0] + 1, "two files, two tasks"
+
+
+QUOTES = {
+    "open in the last column": "".join(f"p{number},{number}\n" for number in range(40)) + 'x,"1\n' + "y,2\nz,3\n" * 20,
+    "open at the end": 'a,1\n"b,2\n',
+    "text after a quote": 'a,1\n"b"x,2\nc,"3"4\n"d",4\n',
+    "others later": 'a,"1\nb,2\n"c\n",3\nd,"x\n' + "e,4\n" * 40 + '"f"\n',
+    "returns": '\r\n\ra,1\r"b\rc",2\rd\r"e,3\rf,x\r',
+}
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("name", daily(QUOTES, ["others later"]))
+def test_records_with_misplaced_quotes_are_rejected_alone_on_spark_too(folder: Path, name: str) -> None:
+    Path("people.csv").write_text("name,age\r" + QUOTES[name], newline="")
+    here, there = both(folder)
+    found: list[object] = []
+    rules: set[str] = set()
+    runs: tuple[tuple[Graph, Engine], ...] = ((here, "local"), (there, "spark"))
+    for graph, engine in runs:
+        rejects = f"{engine}.jsonl"
+        result = graph.load(
+            nodes={"Person": "people.csv"}, on_error="quarantine", engine=engine, rejects=rejects, mode="merge"
+        )
+        rows = list(map(json.loads, Path(rejects).read_text().splitlines()))
+        rules |= {row["rule"] for row in rows}
+        rejected = sorted((row["line"], row["rule"], row["record"], row["message"]) for row in rows)
+        found.append((rejected, result.rejected, content(graph)))
+    assert found[0] == found[1]
+    assert "record" in rules
 
 
 @pytest.mark.slow
@@ -300,8 +341,15 @@ def test_a_uri_and_an_encoding_are_read_on_spark(folder: Path) -> None:
     graph.load(nodes={"Person": uris}, options={"sep": ";", "encoding": "latin-1"}, engine="spark")
     assert {row["name"]: row["age"] for row in rows_of(graph, "Person")} == {"åke": 1, "ødis": 2}
     Path("b.csv").write_bytes(b"nam;age\nx;2\n")
-    with pytest.raises(StorageError, match="has other columns than the first file"):
+    with pytest.raises(ParameterError, match=r"b\.csv: no property 'nam'"):
         graph.load(nodes={"Person": uris}, options={"sep": ";"}, engine="spark", mode="merge")
+
+
+def test_the_header_of_files_that_only_spark_reaches_comes_from_the_first(folder: Path, spark: SparkSession) -> None:
+    Path("a.csv").write_bytes(b'\n"name\n",age\nx,2\n')
+    Path("b.csv").write_bytes(b"other\n")
+    head = read_first_lines(spark, f"file://{folder}/[ab].csv")
+    assert head.startswith(b'\n"name\n",age\n')
 
 
 def test_large_tables_are_loaded_on_spark_by_themselves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ from omnigraph.write.rules import type_of_table
 
 LINE: Final = "line"
 BLOCK: Final = "block"
+ENDS_FILE: Final = "ends_file"
 """The columns of lines, with their file. A block is the byte offset at which a split of a file starts."""
 
 PATH: Final = "path"
@@ -84,6 +85,8 @@ class ReportKind(StrEnum):
     """One example of a violation."""
     COUNTS = "counts"
     """The counts of all violations, with or without examples."""
+    DIVIDED = "divided"
+    """A file with a record that spans two blocks. It has to be read as a whole."""
     REJECTED = "rejected"
     """Rejected records, in fragments."""
 
@@ -214,12 +217,8 @@ def _combine_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def _strip_byte_order_mark(run: BlockRows, lines: list[bytes], writer: PartitionWriter) -> list[bytes]:
     """Remove the byte order mark from the first line of a file."""
-    return [lines[0].removeprefix(_BOM), *lines[1:]] if starts_file(run, len(lines), writer) else lines
-
-
-def starts_file(run: BlockRows, count: int, writer: PartitionWriter) -> bool:
-    """Whether a run of lines, which the writer has counted, begins with the first line of its file."""
-    return run.block == 0 and writer.lines[run.file or "", 0] == count
+    is_first = run.block == 0 and writer.lines[run.file or "", 0] == len(lines)
+    return [lines[0].removeprefix(_BOM), *lines[1:]] if is_first else lines
 
 
 # --------------------------------------------------------------------------------------------- one partition
@@ -274,6 +273,7 @@ class PartitionWriter:
 
     def __init__(self, task: LoadTask) -> None:
         self.lines: Counter[tuple[str, int]] = Counter()
+        self.divided: set[str] = set()
         self._task = task
         self._buffers: dict[str, _TableBuffer] = {}
         self._violations: list[Mapping[str, object]] = []
@@ -329,6 +329,8 @@ class PartitionWriter:
             yield ReportKind.ROWS, {"table_key": key, "rows": buffer.rows, **rows}
         for (file, block), lines in self.lines.items():
             yield ReportKind.BLOCK, {"file": self._task.display_name(file), "block": block, "lines": lines}
+        for file in self.divided:
+            yield ReportKind.DIVIDED, {"file": self._task.display_name(file)}
         for sample in self._violations:
             yield ReportKind.VIOLATION, sample
         if self._counts.total:

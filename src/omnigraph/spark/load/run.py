@@ -8,12 +8,13 @@ memory of this process does not grow with the rows.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
@@ -79,6 +80,8 @@ from omnigraph.write.rules import IncomingMode, NodeIds, RuleCheckResult, type_o
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log: Final = logging.getLogger(__name__)
 
 
 def load(
@@ -169,7 +172,7 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
     with open_scratch_folder(manifest) as folder:
         scratch = create_table_in(folder, manifest, PLACES)
         targets = _choose_targets(context, typed, scratch)
-        report = _run_read_job(executor, context, typed, targets, scratch)
+        report = _read_all(executor, context, typed, targets, scratch)
         collected = ViolationCollector(None if options.check else MAX_VIOLATIONS)
         collected.violations = report.violations(None if options.check else MAX_VIOLATIONS)
         collected.counts, collected.locate = report.counts, report.locate
@@ -208,6 +211,34 @@ def _choose_targets(context: LoadContext, typed: Iterable[TypedTable], scratch: 
     else:
         keys = [type_.table_key for type_ in context.catalog.types()]
     return {key: context.targets.find(key) or FragmentTarget(scratch, "overwrite") for key in keys}
+
+
+def _read_all(
+    executor: SparkExecutor,
+    context: LoadContext,
+    typed: Sequence[TypedTable],
+    targets: Mapping[str, FragmentTarget],
+    scratch: Table,
+) -> _LoadReport:
+    """Read the input. If a record spans two parts of a CSV file, read it again, and such a file as a whole."""
+    report = _run_read_job(executor, context, typed, targets, scratch)
+    if not report.divided:
+        return report
+    _log.info("read again, since a record spans two parts of a file: %s", ", ".join(sorted(report.divided)))
+    for key, rows in report.rows.items():
+        targets[key].discard(context.manifest.objects, rows.fragments)
+    return _run_read_job(executor, context, _read_whole(typed, report.divided), targets, scratch)
+
+
+def _read_whole(typed: Iterable[TypedTable], names: Collection[str]) -> list[TypedTable]:
+    """Let one task read each CSV file that is named. A remote path may be a pattern, so all remote ones are meant."""
+    found: list[TypedTable] = []
+    for table in typed:
+        file = table.rows
+        if isinstance(file, DataFile) and (file.path in names or not file.is_local):
+            file = replace(file, csv=replace(file.csv, spans_lines=True))
+        found.append(replace(table, rows=file))
+    return found
 
 
 def _run_read_job(
@@ -261,6 +292,7 @@ class _LoadReport:
         self.rows: dict[str, _TableReport] = {}
         self.rejected: list[FragmentText] = []
         self.rejected_counts: Counter[str] = Counter()
+        self.divided: set[str] = set()
         self._lines: dict[tuple[str, int], int] = {}
         self._samples: list[Mapping[str, object]] = []
         self.counts = ViolationCounts()
@@ -278,6 +310,8 @@ class _LoadReport:
                 rows.runs += [SourceRun(**each) for each in cast("list[dict[str, Any]]", body["runs"])]
             case ReportKind.BLOCK:
                 self._lines[cast(str, body["file"]), cast(int, body["block"])] = cast(int, body["lines"])
+            case ReportKind.DIVIDED:
+                self.divided.add(cast(str, body["file"]))
             case ReportKind.VIOLATION:
                 self._samples.append(body)
             case ReportKind.COUNTS:

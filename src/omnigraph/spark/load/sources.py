@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import ParameterError
 from omnigraph.spark.inputs import is_spark_frame
-from omnigraph.spark.load.load_task import BLOCK, CONTENT, LINE, PATH
+from omnigraph.spark.load.load_task import BLOCK, CONTENT, ENDS_FILE, LINE, PATH
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.location import has_scheme
 from omnigraph.write.load import ArrowStream, open_frame
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _PATTERN: Final = re.compile(r"([\\{}\[\]*?,])")
 _HIDDEN: Final = ("_", ".")
+_MAX_HEADER_LINES: Final = 100
+_MAX_HEADER_BYTES: Final = 1 << 20
+"""The most that is read of a remote file to know its columns: so many lines, and of each so many bytes."""
 
 
 # --------------------------------------------------------------------------------------------- files of records
@@ -35,11 +38,13 @@ def read_lines(session: SparkSession, paths: Iterable[str]) -> DataFrame:
     """Read the raw lines of files, each with its file and the block that it belongs to."""
     from pyspark.sql import functions
 
+    block_end = functions.col("_metadata.file_block_start") + functions.col("_metadata.file_block_length")
     read = session.read.option("lineSep", "\n").text([to_spark_path(path) for path in paths])
     return read.select(
         functions.col("value").cast("binary").alias(LINE),
         functions.col("_metadata.file_path").alias(InternalColumn.FILE),
         functions.col("_metadata.file_block_start").alias(BLOCK),
+        (block_end >= functions.col("_metadata.file_size")).alias(ENDS_FILE),
     )
 
 
@@ -54,11 +59,11 @@ def to_spark_path(path: str) -> str:
     return "file://" + _PATTERN.sub(r"\\\1", os.path.abspath(path))  # noqa: PTH100  as above
 
 
-def read_first_line(session: SparkSession, path: str) -> bytes:
-    """Read the first line of the first of some files; nothing if they are empty."""
+def read_first_lines(session: SparkSession, path: str) -> bytes:
+    """Read the first lines of the first of some files, in which its header is; nothing if they are empty."""
     lines = read_lines(session, [path])
-    found = lines.where(lines[BLOCK] == 0).select(LINE).head(1)
-    return bytes(cast("bytes", found[0][0])) if found else b""
+    first = lines.where(lines[BLOCK] == 0).select(lines[LINE].substr(1, _MAX_HEADER_BYTES)).head(_MAX_HEADER_LINES)
+    return b"".join(bytes(cast("bytes", row[0])) + b"\n" for row in first)
 
 
 def read_whole_files(session: SparkSession, paths: Iterable[str]) -> DataFrame:

@@ -6,102 +6,78 @@ They report like the tasks over records: the rows that pass the row rules are wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, cast
+from itertools import groupby
+from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 
-from omnigraph.errors import ParameterError
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.load.load_task import (
     CONTENT,
+    ENDS_FILE,
     LINE,
     PATH,
     BlockRows,
     LoadTask,
     PartitionWriter,
     split_by_block,
-    starts_file,
 )
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.write.load import (
     ColumnSelection,
     CsvParser,
     FilePart,
+    RecordIsOpen,
+    TextPart,
     TypedTable,
-    find_record_end,
+    count_lines,
+    ignore_bytes,
     map_columns,
+    open_chunks,
     read_file_part,
     read_file_schema,
     read_table_content,
 )
 
-_BOM: Final = b"\xef\xbb\xbf"
-_SPLIT_HINT: Final = "a quote may not be closed; if quoted values span lines, give the option multiLine"
-
-
-@dataclass(slots=True)
-class _OpenBlock:
-    """The part of a block that was read, but ends inside a record."""
-
-    run: BlockRows
-    file: str | None
-    line: int
-    rest: bytes = b""
-
 
 def read_csv_lines(task: LoadTask, parser: CsvParser, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read one partition of lines of CSV files that have the same columns; yield the reports."""
+    """Read one partition of lines of CSV files that have the same columns; yield the reports.
+
+    A block that ends inside a record is reported: the next part of the file is read by another task.
+    """
     writer = PartitionWriter(task)
-    block: _OpenBlock | None = None
-    for run in split_by_block(batches):
-        lines = cast("list[bytes]", to_list(column_of(run.rows, LINE)))
-        first = writer.count_lines(run, len(lines))
-        if block is None or (block.run.file, block.run.block) != (run.file, run.block):
-            _refuse_rest(block)
-            block = _OpenBlock(run, task.display_name(run.file), first)
-        data = block.rest + _decode(parser, block, b"\n".join([*lines, b""]))
-        if starts_file(run, len(lines), writer):
-            data = _skip_header(parser, block, data.removeprefix(_BOM))
-        end = find_record_end(data, parser.format)
-        if end:
-            for found in parser.parse(block.file, block.line, data[:end]):
-                writer.add(found, run.block)
-        block.line += data.count(b"\n", 0, end)
-        block.rest = data[end:]
-    _refuse_rest(block)
+    for (file, block, ends_file), runs in groupby(split_by_block(batches), _locate_run):
+        text = _join_lines(writer, runs)
+        part = TextPart(starts_file=block == 0, ends_file=ends_file)
+        try:
+            for found in parser.read(task.display_name(file) or "", text, part):
+                writer.add(found, block)
+        except RecordIsOpen:
+            writer.divided.add(file or "")
     yield writer.finish()
 
 
-def _decode(parser: CsvParser, block: _OpenBlock, data: bytes) -> bytes:
-    if parser.format.encoding == "utf-8":
-        return data
-    try:
-        return data.decode(parser.format.encoding).encode()
-    except UnicodeDecodeError as error:
-        place = f"{block.file}, after line {block.line}"
-        raise ParameterError(f"{place}: the text is not {parser.format.encoding}: {error.reason}") from error
+def _locate_run(run: BlockRows) -> tuple[str | None, int | None, bool]:
+    return run.file, run.block, cast("bool", to_list(column_of(run.rows, ENDS_FILE).slice(0, 1))[0])
 
 
-def _skip_header(parser: CsvParser, block: _OpenBlock, data: bytes) -> bytes:
-    """Remove the header of a file. The columns were chosen for the header of another file, if this one is remote."""
-    if not parser.header_lines:
-        return data
-    header, _, rest = data.partition(b"\n")
-    names = parser.parse_names(str(block.file), header)
-    if names != parser.names:
-        listed = ", ".join(parser.names)
-        raise ParameterError(f"{block.file} has other columns than the first file: {', '.join(names)}; not {listed}")
-    block.line += 1
-    return rest
+def _join_lines(writer: PartitionWriter, runs: Iterable[BlockRows]) -> Iterator[bytes]:
+    """Yield the text of the lines of a block, and count them."""
+    for run in runs:
+        text = b"\n".join([*cast("list[bytes]", to_list(column_of(run.rows, LINE))), b""])
+        writer.count_lines(run, count_lines(text))
+        yield text
 
 
-def _refuse_rest(block: _OpenBlock | None) -> None:
-    """Refuse a block that ends inside a record: the next part of the file is read by another task."""
-    if block is not None and block.rest:
-        raise ParameterError(
-            f"{block.file}: a quoted value does not end where a part of the file ends: {block.rest[:60]!r}",
-            hint=_SPLIT_HINT,
-        )
+def read_csv_files(task: LoadTask, parser: CsvParser, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read whole local CSV files that have the same columns; yield the reports."""
+    writer = PartitionWriter(task)
+    for path in paths:
+        with open_chunks(Path(path), ignore_bytes) as chunks:
+            for found in parser.read(task.names.get(path, path), chunks):
+                writer.add(found, None)
+    yield writer.finish()
 
 
 # --------------------------------------------------------------------------------------------- parts that Arrow reads

@@ -11,20 +11,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from omnigraph.language.schema import Catalog
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.load.load_task import REPORT_COLUMNS, LoadTask
 from omnigraph.spark.load.sources import (
     number_files,
-    read_first_line,
+    read_first_lines,
     read_lines,
     read_whole_files,
     to_dataframe,
     to_spark_path,
 )
-from omnigraph.spark.load.table_task import WholeFileTask, read_csv_lines, read_file_parts
+from omnigraph.spark.load.table_task import WholeFileTask, read_csv_files, read_csv_lines, read_file_parts
 from omnigraph.spark.sized_frames import count_partitions
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.write.load import (
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Item = TypeVar("Item")
-
-_WIDE_ENCODINGS: Final = ("utf-16", "utf-32")
-"""Encodings in which the bytes of a line end are not those of ASCII: Spark cannot split such a text into lines."""
 
 
 def map_tables(
@@ -77,10 +74,19 @@ def _is_read_by_arrow(file: DataFile) -> bool:
 def _is_read_whole(file: DataFile) -> bool:
     if _is_read_by_arrow(file):
         return False
-    if file.format == "csv" and file.csv.spans_lines:
+    if file.format == "csv" and (file.csv.spans_lines or not _has_ascii_lines(file.csv.encoding)):
         return True
     # Spark has no reader for Arrow files, and none for zstd without a native library.
     return file.format == "arrow" or (file.format != "parquet" and file.path.lower().endswith(".zst"))
+
+
+def _has_ascii_lines(encoding: str) -> bool:
+    """Whether the bytes of a line end are those of ASCII wherever they are: Spark divides a text into lines by them."""
+    characters = bytes(range(128))
+    try:
+        return characters.decode(encoding) == characters.decode("ascii")
+    except UnicodeError:
+        return False
 
 
 def _group(items: Iterable[Item], key: Callable[[Item], Hashable]) -> dict[Hashable, list[Item]]:
@@ -106,8 +112,9 @@ class _TableMapper:
         paths = [table.name for table in tables]
         if not isinstance(file, DataFile):
             yield from self._map_frame(first, to_dataframe(self._session, first.name, file))
+        elif _is_read_whole(file) and file.is_local and file.format == "csv":
+            yield from self._map_whole_csv(tables)
         elif _is_read_whole(file):
-            self._check_whole_files(tables)
             rows = read_whole_files(self._session, paths)
             yield rows.mapInArrow(WholeFileTask(self._task, first).read, REPORT_COLUMNS)
         elif file.format == "jsonl":
@@ -154,35 +161,31 @@ class _TableMapper:
     # ------------------------------------------------------------------------------------- CSV
 
     def _map_csv(self, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
-        opened = [(table, parser) for table in tables for parser in self._open_csv(table)]
-        for group in _group(opened, lambda each: (each[1].names, each[1].header_lines)).values():
-            lines = read_lines(self._session, [table.name for table, _ in group])
-            yield lines.mapInArrow(partial(read_csv_lines, self._task, group[0][1]), REPORT_COLUMNS)
+        for parser, names in self._open_csv(tables):
+            lines = read_lines(self._session, names)
+            yield lines.mapInArrow(partial(read_csv_lines, self._task, parser), REPORT_COLUMNS)
 
-    def _open_csv(self, table: TypedTable) -> Iterator[CsvParser]:
-        """Yield the parser of a file if its header can be read, and nothing is wrong with its columns."""
-        file = cast("DataFile", table.rows)
-        if file.csv.encoding.startswith(_WIDE_ENCODINGS):
-            message = f"Spark cannot split {file.csv.encoding} into lines; give the option multiLine"
-            self._add_problems(table.name, [message])
-            return
-        parser, problems = (
-            open_csv_file(self._catalog, table.selection, file)
-            if file.is_local
-            else open_csv(self._catalog, table.selection, file, iter([read_first_line(self._session, file.path)]))
-        )
-        if parser.header_lines > 1:
-            problems = [*problems, "its header spans lines; give the option multiLine"]
-        self._add_problems(table.name, problems)
-        if not problems:
-            yield parser
+    def _map_whole_csv(self, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
+        """Yield the reports of tasks that read whole local files."""
+        for parser, names in self._open_csv(tables):
+            # Executors may have another working directory.
+            paths = [[os.path.abspath(name)] for name in names]  # noqa: PTH100  as names_by_path has it
+            yield self._executor.map_items(partial(read_csv_files, self._task, parser), paths, REPORT_COLUMNS)
 
-    def _check_whole_files(self, tables: Sequence[TypedTable]) -> None:
-        """Check the columns of local files; those of remote files are checked when they are read."""
+    def _open_csv(self, tables: Sequence[TypedTable]) -> Iterator[tuple[CsvParser, list[str]]]:
+        """Yield the parser of the files that have the same columns, and their names, if nothing is wrong with them."""
+        parsers: dict[tuple[str, ...], tuple[CsvParser, list[str]]] = {}
         for table in tables:
             file = cast("DataFile", table.rows)
-            if file.is_local and file.format == "csv":
-                self._add_problems(table.name, open_csv_file(self._catalog, table.selection, file)[1])
+            parser, problems = (
+                open_csv_file(self._catalog, table.selection, file)
+                if file.is_local
+                else open_csv(self._catalog, table.selection, file, iter([read_first_lines(self._session, file.path)]))
+            )
+            self._add_problems(table.name, problems)
+            if not problems:
+                parsers.setdefault(parser.names, (parser, []))[1].append(table.name)
+        yield from parsers.values()
 
     def _add_problems(self, name: str, problems: Iterable[str]) -> None:
         self.problems += [f"{name}: {problem}" for problem in problems]

@@ -2,6 +2,7 @@
 
 from omnigraph.write.load.inputs.arrow_files import FilePart, divide_file, join_parts, read_file_schema
 from omnigraph.write.load.inputs.column_selection import ColumnNames, ColumnSelection
+from omnigraph.write.load.inputs.csv_format import CsvFormat
 from omnigraph.write.load.inputs.data_frames import (
     ARROW_VALUES,
     BATCH_ROWS,
@@ -11,7 +12,6 @@ from omnigraph.write.load.inputs.data_frames import (
     can_be_end,
     open_frame,
 )
-from omnigraph.write.load.inputs.delimited_text import CsvFormat, find_record_end
 from omnigraph.write.load.inputs.load_input import (
     LoadInput,
     TableInput,
@@ -23,9 +23,10 @@ from omnigraph.write.load.inputs.load_input import (
     refuse_problems,
     resolve_tables,
 )
+from omnigraph.write.load.inputs.record_splitter import RecordIsOpen, count_lines
 from omnigraph.write.load.inputs.records import ObjectReader, parse_block, read_records
 from omnigraph.write.load.inputs.samples import read_sample
-from omnigraph.write.load.inputs.sources import LineBlock, RecordSource, ignore_bytes, read_blocks
+from omnigraph.write.load.inputs.sources import LineBlock, RecordSource, ignore_bytes, open_chunks, read_blocks
 from omnigraph.write.load.inputs.table_files import (
     DataFile,
     FileOptions,
@@ -36,6 +37,7 @@ from omnigraph.write.load.inputs.table_files import (
 from omnigraph.write.load.inputs.table_reader import (
     CsvParser,
     OpenedTable,
+    TextPart,
     map_columns,
     open_csv,
     open_csv_file,
@@ -60,20 +62,23 @@ __all__ = [
     "LoadInput",
     "ObjectReader",
     "OpenedTable",
+    "RecordIsOpen",
     "RecordSource",
     "TableInput",
+    "TextPart",
     "TypedTable",
     "UnreadRows",
     "can_be_end",
+    "count_lines",
     "divide_file",
     "expand_path",
     "find_files",
-    "find_record_end",
     "ignore_bytes",
     "join_parts",
     "list_table_files",
     "list_types_with_assumed_ids",
     "map_columns",
+    "open_chunks",
     "open_csv",
     "open_csv_file",
     "open_frame",

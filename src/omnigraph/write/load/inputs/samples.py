@@ -13,7 +13,8 @@ import pyarrow as pa
 from omnigraph.errors import ParameterError
 from omnigraph.storage.columns import Values
 from omnigraph.write.load.inputs.arrow_files import read_file_batches
-from omnigraph.write.load.inputs.delimited_text import NotUtf8, parse_header, parse_records, split_records, to_utf8
+from omnigraph.write.load.inputs.delimited_text import find_header, parse_records, skip_header, to_utf8
+from omnigraph.write.load.inputs.record_splitter import split_records
 from omnigraph.write.load.inputs.sources import LineBlock, ignore_bytes, open_chunks, read_blocks
 from omnigraph.write.load.inputs.table_files import DataFile
 
@@ -22,7 +23,7 @@ def read_sample(file: DataFile, max_rows: int) -> pa.Table:
     """Return the first rows of a file of this machine, at most so many."""
     match file.format:
         case "csv":
-            batches = _read_csv_batches(file)
+            batches = _read_csv_batches(file, max_rows)
         case "jsonl":
             return _read_objects(file, max_rows)
         case "parquet" | "arrow":
@@ -40,19 +41,31 @@ def read_sample(file: DataFile, max_rows: int) -> pa.Table:
     return pa.Table.from_batches(found, first.schema)
 
 
-def _read_csv_batches(file: DataFile) -> Iterator[pa.RecordBatch]:
+def _read_csv_batches(file: DataFile, max_rows: int) -> Iterator[pa.RecordBatch]:
     with open_chunks(Path(file.path), ignore_bytes) as chunks:
-        blocks = split_records(file.path, to_utf8(file.path, chunks, file.csv.encoding), file.csv)
-        first = next(blocks, b"")
-        names, lines = parse_header(file.path, first, file.csv)
-        for _ in range(lines):
-            first = first.partition(b"\n")[2]
-        yield pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in names]))
-        for data in chain([first] if first else [], blocks):
-            try:
-                yield parse_records(data, names, file.csv).rows
-            except NotUtf8:
-                raise ParameterError(f"{file.path} is not UTF-8", hint="give the option encoding") from None
+        names: tuple[str, ...] | None = None
+        count = 0
+        for block in split_records(file.path, to_utf8(file.path, chunks, file.csv.encoding), file.csv):
+            records = block
+            if names is None:
+                header = find_header(file.path, block, file.csv)
+                if header is None:
+                    continue
+                names = header.names
+                records = skip_header(block, header) if file.csv.has_header else block
+                yield pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in names]))
+            if records.data and count < max_rows:
+                rows = parse_records(records, names, file.csv).rows.slice(0, max_rows - count)
+                _refuse_other_encodings(file, rows)
+                count += rows.num_rows
+                yield rows
+
+
+def _refuse_other_encodings(file: DataFile, rows: pa.RecordBatch) -> None:
+    try:
+        rows.validate(full=True)
+    except pa.ArrowInvalid:
+        raise ParameterError(f"{file.path} is not UTF-8", hint="give the option encoding") from None
 
 
 def _read_objects(file: DataFile, max_rows: int) -> pa.Table:

@@ -27,6 +27,7 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _NOT_A_SOURCE: Final = (Mapping, bytes, bytearray)
 _ARROW_STREAM: Final = "__arrow_c_stream__"
 _CODECS: Final[Mapping[bytes, Literal["gzip", "zstd"]]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_MAGIC_BYTES: Final = max(map(len, _CODECS))
 
 
 @runtime_checkable
@@ -157,7 +158,7 @@ def _translate_read_errors(name: str) -> Generator[None]:
 
 def read_chunks(stream: Readable) -> Iterator[bytes]:
     """Yield the bytes of a stream, decompressed."""
-    head = _to_bytes(stream.read(BLOCK_BYTES))
+    head = _read_head(stream)
     for magic, codec in _CODECS.items():
         if head.startswith(magic):
             inner = pa.CompressedInputStream(pa.PythonFile(_ResumedStream(head, stream)), codec)
@@ -168,9 +169,19 @@ def read_chunks(stream: Readable) -> Iterator[bytes]:
         head = _to_bytes(stream.read(BLOCK_BYTES))
 
 
+def _read_head(stream: Readable) -> bytes:
+    """Read the first bytes of a stream, which may hand over few at a time: enough to tell how it is compressed."""
+    head = b""
+    while len(head) < _MAGIC_BYTES and (chunk := _to_bytes(stream.read(BLOCK_BYTES))):
+        head += chunk
+    return head
+
+
 def strip_byte_order_mark(name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield a text in UTF-8 without the byte order mark; refuse UTF-16."""
-    head = next(chunks, b"")
+    head = b""
+    while len(head) < len(_BOM) and (chunk := next(chunks, None)) is not None:
+        head += chunk
     if head.startswith(_UTF_16):
         raise ParameterError(f"{name} is UTF-16", hint="save it as UTF-8")
     if head:

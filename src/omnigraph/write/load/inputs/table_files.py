@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from omnigraph.language.source import suggest_similar
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage.location import has_scheme, strip_file_scheme
-from omnigraph.write.load.inputs.delimited_text import STANDARD_CSV, CsvFormat
+from omnigraph.write.load.inputs.csv_format import STANDARD_CSV, CsvFormat
 
 FileFormat: TypeAlias = Literal["csv", "parquet", "arrow", "jsonl"]
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -90,8 +90,17 @@ def parse_file_options(given: Mapping[str, object]) -> tuple[FileOptions, list[s
                 settings[field] = parse(_to_text(value))
         except _BadOption as bad:
             problems.append(f"option '{name}': {bad}")
+    if settings.get("escape") == settings.get("quote", STANDARD_CSV.quote):
+        # A quote may always be doubled.
+        settings.pop("escape", None)
     csv = CsvFormat(**settings)  # pyright: ignore[reportArgumentType]  the parsers give the types of the fields
+    if csv.separator in (csv.quote, csv.escape):
+        problems.append(f"option 'sep': '{csv.separator}' is also the option {_name_other_mark(csv)}")
     return FileOptions(format_, csv, "separator" in settings), problems
+
+
+def _name_other_mark(csv: CsvFormat) -> str:
+    return "quote" if csv.separator == csv.quote else "escape"
 
 
 class _BadOption(Exception):
@@ -133,10 +142,11 @@ def _parse_mark(text: str) -> str | None:
 
 def _parse_encoding(text: str) -> str:
     try:
-        found = codecs.lookup(text)
-    except LookupError:
+        # Not every codec is one of texts: rot13 is not, and "undefined" knows no character.
+        " ".encode(text)
+        return codecs.lookup(text).name
+    except (LookupError, ValueError):
         raise _BadOption(f"'{text}' is not an encoding") from None
-    return found.name
 
 
 _OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {

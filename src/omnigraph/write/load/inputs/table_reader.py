@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from omnigraph.write.load.inputs.arrow_files import (
     translate_table_errors,
 )
 from omnigraph.write.load.inputs.column_selection import ColumnSelection
+from omnigraph.write.load.inputs.csv_format import CsvFormat
 from omnigraph.write.load.inputs.data_frames import (
     ARROW_VALUES,
     TEXT_VALUES,
@@ -36,20 +37,14 @@ from omnigraph.write.load.inputs.data_frames import (
     open_frame,
     split_batches,
 )
-from omnigraph.write.load.inputs.delimited_text import (
-    CsvFormat,
-    MalformedRow,
-    NotUtf8,
-    parse_header,
-    parse_records,
-    split_records,
-    to_utf8,
-)
+from omnigraph.write.load.inputs.delimited_text import find_header, parse_records, skip_header, to_utf8
 from omnigraph.write.load.inputs.load_input import TypedTable, refuse_problems
+from omnigraph.write.load.inputs.record_splitter import CsvBlock, RecordIsOpen, split_records
 from omnigraph.write.load.inputs.records import RECORD, ObjectReader, parse_block
 from omnigraph.write.load.inputs.sources import ByteCounter, ignore_bytes, open_chunks, read_blocks, read_chunks
 from omnigraph.write.load.inputs.table_files import DataFile
 from omnigraph.write.load.rows import RawBatch, RejectedRecord
+from omnigraph.write.rules import shorten
 
 
 class OpenedTable(Protocol):
@@ -172,52 +167,88 @@ def _read_batches(
 
 
 @dataclass(frozen=True, slots=True)
+class TextPart:
+    """Where a text lies in its file."""
+
+    starts_file: bool = True
+    ends_file: bool = True
+
+
+_WHOLE_FILE: Final = TextPart()
+
+
+@dataclass(frozen=True, slots=True)
 class CsvParser:
-    """Parses records of CSV files with the same columns. ``header_lines`` is the number of lines before the records."""
+    """Parses CSV files with the same columns."""
 
     type: NodeType | EdgeType
     names: tuple[str, ...]
-    header_lines: int
     format: CsvFormat
     columns: SelectedColumns
 
-    def parse(self, file: str | None, first: int, data: bytes) -> Iterator[RawBatch | RejectedRecord]:
-        """Parse whole records; ``first`` is the number of their first line."""
-        try:
-            block = parse_records(data, self.names, self.format)
-        except NotUtf8 as error:
+    def read(
+        self, name: str, chunks: Iterator[bytes], part: TextPart = _WHOLE_FILE
+    ) -> Iterator[RawBatch | RejectedRecord]:
+        """Yield the rows of a text. If it is a part of a file and ends inside a record: ``RecordIsOpen``."""
+        text = to_utf8(name, chunks, self.format.encoding, starts_file=part.starts_file)
+        has_header = part.starts_file and self.format.has_header
+        for block in split_records(name, text, self.format, ends_file=part.ends_file):
+            records: CsvBlock | None = block
+            if has_header:
+                records = self._skip_header(name, block)
+                has_header = records is None
+            if records is not None and records.data:
+                yield from self._parse(name, records)
+        if has_header and not part.ends_file:
+            raise RecordIsOpen
+
+    def _skip_header(self, name: str, block: CsvBlock) -> CsvBlock | None:
+        """Return the records after the header; None if it comes later. On Spark, other files may have other columns."""
+        header = find_header(name, block, self.format)
+        if header is None:
+            return None
+        if header.names != self.names:
+            listed = ", ".join(self.names)
             raise ParameterError(
-                f"{file}, line {first + error.line}: the text is not UTF-8",
-                hint="save the file as UTF-8, or give the option encoding",
-            ) from None
-        for each in block.malformed:
-            violation = Violation(
-                self.type.name, RECORD, self._describe(each), file, first + each.line, table_key=self.type.table_key
+                f"{name} has other columns than the first file: {', '.join(header.names)}; not {listed}"
             )
-            yield RejectedRecord(each.text, (violation,))
-        if block.rows.num_rows:
-            yield self.columns.read(file, cast("Values", pa.array(block.lines + first)), block.rows)
+        return skip_header(block, header)
 
-    def parse_names(self, file: str, header: bytes) -> tuple[str, ...]:
-        """Return the names of the columns in the header of another file."""
-        return tuple(parse_header(file, header, self.format)[0])
-
-    def _describe(self, record: MalformedRow) -> str:
-        quote = self.format.quote
-        is_open = quote is not None and record.text.count(quote) % 2 == 1
-        hint = "; a quote is not closed" if is_open else ""
-        return f"{record.values} values in a file with {len(self.names)} columns{hint}"
+    def _parse(self, name: str, block: CsvBlock) -> Iterator[RawBatch | RejectedRecord]:
+        parsed = parse_records(block, self.names, self.format)
+        for row in parsed.malformed:
+            violation = Violation(
+                self.type.name,
+                RECORD,
+                row.problem,
+                name,
+                block.first + row.line,
+                value=shorten(row.text),
+                table_key=self.type.table_key,
+            )
+            yield RejectedRecord(row.text, (violation,))
+        if parsed.rows.num_rows:
+            yield self.columns.read(name, cast("Values", pa.array(parsed.lines + block.first)), parsed.rows)
 
 
 def open_csv(
     catalog: Catalog, selection: ColumnSelection, file: DataFile, chunks: Iterator[bytes]
 ) -> tuple[CsvParser, list[str]]:
     """Read the header of a CSV file, and choose its columns; return the problems too."""
-    head = next(split_records(file.path, to_utf8(file.path, chunks, file.csv.encoding), file.csv), b"")
-    names, lines = parse_header(file.path, head, file.csv)
+    names = read_csv_names(file, chunks)
     schema = pa.schema([(name, pa.string()) for name in names])
     columns, problems = map_columns(catalog, selection, schema, TEXT_VALUES)
-    return CsvParser(selection.type, tuple(names), lines, file.csv, columns), problems
+    return CsvParser(selection.type, names, file.csv, columns), problems
+
+
+def read_csv_names(file: DataFile, chunks: Iterator[bytes]) -> tuple[str, ...]:
+    """Return the names of the columns of a CSV file; none if it has no record."""
+    text = to_utf8(file.path, chunks, file.csv.encoding)
+    for block in split_records(file.path, text, file.csv):
+        header = find_header(file.path, block, file.csv)
+        if header is not None:
+            return header.names
+    return ()
 
 
 def open_csv_file(catalog: Catalog, selection: ColumnSelection, file: DataFile) -> tuple[CsvParser, list[str]]:
@@ -236,20 +267,7 @@ class CsvFileReader:
     def read(self, count_bytes: ByteCounter) -> Iterator[RawBatch | RejectedRecord]:
         """Yield the rows of the file."""
         with open_chunks(Path(self.file.path), count_bytes) as chunks:
-            yield from read_csv_chunks(self.file.path, chunks, self.parser)
-
-
-def read_csv_chunks(path: str, chunks: Iterator[bytes], parser: CsvParser) -> Iterator[RawBatch | RejectedRecord]:
-    """Yield the rows of a whole CSV file, from its bytes."""
-    first, skipped = parser.header_lines + 1, parser.header_lines
-    for block in split_records(path, to_utf8(path, chunks, parser.format.encoding), parser.format):
-        data = block
-        for _ in range(skipped):
-            data = data[data.index(b"\n") + 1 :] if b"\n" in data else b""
-        skipped = 0
-        if data:
-            yield from parser.parse(path, first, data)
-            first += data.count(b"\n")
+            yield from self.parser.read(self.file.path, chunks)
 
 
 # --------------------------------------------------------------------------------------------- lines of objects
@@ -282,7 +300,7 @@ def read_table_content(
         case "csv":
             parser, problems = open_csv(catalog, table.selection, file, read_chunks(io.BytesIO(content)))
             refuse_problems(f"{name}: {problem}" for problem in problems)
-            yield from read_csv_chunks(name, read_chunks(io.BytesIO(content)), parser)
+            yield from parser.read(name, read_chunks(io.BytesIO(content)))
         case "jsonl":
             to_record = ObjectReader(catalog, table.selection)
             for block in read_blocks(_NamedContent(name, content)):
