@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from omnigraph.errors import ConflictError, ParameterError, StorageError
 from omnigraph.graph import Graph
 from omnigraph.maintain.cleanup_ages import refuse_wrong_clock
 from omnigraph.maintain.orphans import ReclaimKind
+from omnigraph.manifest.settings import LOAD_CONCURRENCY
 from omnigraph.storage.failpoints import When, WriteStep, _arm
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
@@ -84,6 +86,8 @@ def test_a_mutation_that_is_run_again_stages_again(graph: Graph) -> None:
 
 
 def die_loading(uri: str) -> None:
+    # One table after another, so that the last write comes last.
+    os.environ[LOAD_CONCURRENCY] = "1"
     omnigraph.open(uri).load(NEXT)
 
 
