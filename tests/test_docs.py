@@ -34,7 +34,8 @@ from tests.selection import daily
 from tests.warm_cli import warm_commands
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GUIDE = ROOT / "src" / "omnigraph" / "server" / "mcp" / "guide.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", GUIDE, *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs" / "tutorial"
 EVIDENCE = ROOT / "examples" / "evidence"
 ANSWER = re.compile(r"^```gq graph=evidence\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -18,7 +18,6 @@ from typing import TypedDict, cast
 import pytest
 
 from tests.console_blocks import commands, matches, run_command
-from tests.warm_cli import warm_commands
 
 ROOT = Path(__file__).parent.parent
 COMMANDS_PAGE = ROOT / "docs" / "tutorial" / "command-line.md"
@@ -51,13 +50,6 @@ def type_page(page: Path, folder: Path, path: Sequence[Path], session: Path) -> 
             diff = "\n".join(unified_diff(shown, printed, "shown", "printed", lineterm=""))
             pytest.fail(f"{page.name}: {command}\n{diff}", pytrace=False)
     return len(typed)
-
-
-def test_the_commands_print_what_the_page_shows(examples: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "w"
-    folder.mkdir()
-    with warm_commands(folder) as warm:
-        assert type_page(COMMANDS_PAGE, examples, [warm], tmp_path / "session.sh") > 12
 
 
 def run_notebook(path: Path) -> int:

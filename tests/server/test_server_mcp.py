@@ -12,7 +12,7 @@ from typing import Any, cast
 import jsonschema
 import pytest
 
-from omnigraph.language.query import parse_queries
+import omnigraph as og
 from omnigraph.server import AgentSettings, Role, ServedGraph, ServerSettings
 from omnigraph.server.config.queries import read_query_folder
 from omnigraph.server.mcp.tools import TOOLS
@@ -191,8 +191,27 @@ def test_the_route_is_a_post_of_a_caller_and_nothing_else(client: Client, serve:
     assert (off.status_code, error_of(off)["type"]) == (404, "not_found")
 
 
-def test_the_guide_is_written_in_the_language_it_explains() -> None:
+def test_the_guide_does_what_it_says(tmp_path: Path) -> None:
     text = files("omnigraph.server.mcp").joinpath("guide.md").read_text()
-    blocks = text.split("```gq\n")[1:]
-    parsed = [parse_queries(block.partition("```")[0]) for block in blocks]
-    assert sum(len(each.queries) for each in parsed) == 5
+    schema = text.split("```pg\n")[1].partition("```")[0]
+    read, write = (block.partition("```")[0] for block in text.split("```gq\n")[1:])
+    graph = og.init(tmp_path / "g.og", schema.replace("phase: I32?", 'phase: I32?  note: String? @default("new")'))
+    graph.load([{"type": "Compound", "data": {"name": "peltide"}}])
+    graph.mutate(write, "add", {"code": "t1", "phase": 1})
+    graph.mutate(write, "link", {"trial": "t1", "compound": "peltide"})
+    graph.mutate(write, "set_phase", {"code": "t1", "phase": 3})
+    assert graph.query(read, params={"name": "peltide"}).rows == [{"trial": "t1", "phase": 3}]
+
+    def trial() -> tuple[object, object]:
+        (row,) = graph.query("query q() { match { $t: Trial } return { $t.phase as p, $t.note as n } }").rows
+        return row["p"], row["n"]
+
+    inserted = trial()
+    graph.mutate('query q() { update Trial set { note: "seen" } where code = "t1" }')
+    assert trial() == (3, "seen"), "an update keeps the rest"
+    graph.load([{"type": "Trial", "data": {"code": "t1", "phase": 4}}], mode="update")
+    assert trial() == (4, "seen"), "so does a load with mode update"
+    graph.load([{"type": "Trial", "data": {"code": "t1"}}], mode="merge")
+    assert trial() == (None, inserted[1]), "a load with mode merge replaces the row"
+    graph.mutate(write, "drop", {"code": "t1"})
+    assert graph.query(read, params={"name": "peltide"}).rows == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as release_of
 from typing import Annotated
 
@@ -118,8 +119,18 @@ def version(context: typer.Context) -> int:
       omnigraph version --json
       omnigraph version
     """
-    # Package metadata, because importing the libraries to ask them would take seconds.
-    libraries = {name: release_of(name) for name in LIBRARIES}
+    libraries = {name: _find_release(name) for name in LIBRARIES}
     releases = {"omnigraph": release_of("omnigraph"), "python": platform.python_version(), **libraries}
     session_of(context).output.show(VersionListing(releases))
     return 0
+
+
+def _find_release(name: str) -> str | None:
+    """Return the release of a library; None if it belongs to an extra that is not installed.
+
+    It is read from the metadata of the package, because importing the libraries would take seconds.
+    """
+    try:
+        return release_of(name)
+    except PackageNotFoundError:
+        return None

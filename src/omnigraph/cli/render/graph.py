@@ -258,14 +258,14 @@ class SettingsListing(CommandResult):
 class VersionListing(CommandResult):
     """Releases by name."""
 
-    releases: Mapping[str, str]
+    releases: Mapping[str, str | None]
 
     def to_json(self) -> Mapping[str, Json]:
-        """Releases by name."""
+        """Releases by name; null for a library that is not installed."""
         return dict(self.releases)
 
     def draw(self, page: Page) -> None:
         """One line per name."""
         width = max(map(len, self.releases))
         for name, release in self.releases.items():
-            page.print(f"{name:<{width}}  {release}")
+            page.print(f"{name:<{width}}  {release or 'not installed'}")
