@@ -76,7 +76,7 @@ from omnigraph.write.load import (
     resolve_tables,
     schema_of,
 )
-from omnigraph.write.rules import IncomingMode, NodeIds, RuleCheckResult, type_of_table
+from omnigraph.write.rules import IncomingMode, NodeIds, RowChanges, RuleCheckResult, type_of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,6 +149,12 @@ class _SparkLoadEngine:
             return LOCAL_LOAD_ENGINE.stage(table, incoming)
         with translate_spark_errors("staging a load"):
             return stage_rows(self.executor.doing("staging a load"), table, incoming)
+
+    def list_row_changes(self, catalog: Catalog, incoming: Sequence[IncomingTable]) -> tuple[RowChanges, ...] | None:
+        """Return the rows if they are few. Others are on executors, where they are checked again."""
+        if any(each.rows.given > load_incoming.LOCAL_LOAD_ROWS for each in incoming):
+            return None
+        return LOCAL_LOAD_ENGINE.list_row_changes(catalog, incoming)
 
 
 def _is_small(snapshot: Snapshot, incoming: Sequence[IncomingTable]) -> bool:

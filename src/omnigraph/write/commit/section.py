@@ -379,10 +379,12 @@ def _commit_under_lock(
         _check_preconditions(section, state)
         section = _drop_stale_upkeep(section, view)
         if _has_read_set_moved(section, view):
-            if not is_last_round:
+            carried = _carry_over_write(section)
+            if carried is None and not is_last_round:
                 return None
-            _refuse_long(section)
-            section = _prepare_again(section)
+            if carried is None:
+                _refuse_long(section)
+            section = carried or _prepare_again(section)
             if not section.prepared.has_changes:
                 return CommitResult(None, section.prepared.outcome)
         # Step 3: HEAD of each written table must equal its pin. After restoring drift, start again at step 2.
@@ -484,6 +486,22 @@ def _is_move_neutral(section: CommitSection[Outcome], view: ManifestView, table_
         # Cleanup removed the versions in between.
         return False
     return has_same_rows(commits, before.version)
+
+
+def _carry_over_write(section: CommitSection[Outcome]) -> CommitSection[Outcome] | None:
+    """Check what was prepared against the rows that other writers changed since. None if it has to be prepared again.
+
+    While the lock is held, only these rows are read, and nothing is prepared again.
+    """
+    if section.prepared.carry_over is None:
+        return None
+    basis = _take_basis_for(section.attempt)
+    prepared = section.prepared.carry_over(section.basis, basis)
+    if prepared is None:
+        return None
+    # Another writer may come first again if a table has to be healed.
+    prepared = replace(prepared, carry_over=section.prepared.carry_over)
+    return replace(section, basis=basis, prepared=prepared)
 
 
 def _refuse_long(section: CommitSection[Outcome]) -> None:

@@ -17,7 +17,7 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values
+from omnigraph.storage.columns import column_of
 from omnigraph.storage.tables import Addresses, StagedChange, Table, find_addresses
 from omnigraph.violation_groups import MAX_PLACES, ViolationCounts, ViolationGroup, count_violations
 from omnigraph.write.commit import PreparedWrite, TableChange, WriterKind
@@ -50,9 +50,12 @@ from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import (
     IncomingMode,
     NodeIds,
+    PreparedRows,
     RowChanges,
+    RowLocations,
     RuleCheckResult,
     check_changes,
+    is_independent,
     list_rule_columns,
 )
 
@@ -161,6 +164,10 @@ class LoadEngine(Protocol):
         """Stage the rows on a pinned table. A retry on another pin looks up the replaced rows again."""
         ...
 
+    def list_row_changes(self, catalog: Catalog, incoming: Sequence[IncomingTable]) -> tuple[RowChanges, ...] | None:
+        """Return the rows as the rules check them; None if they are not on this machine."""
+        ...
+
 
 class LocalLoadEngine:
     """Does everything in this process."""
@@ -198,6 +205,10 @@ class LocalLoadEngine:
     def stage(self, table: Table, incoming: IncomingTable) -> StagedChange | None:
         """Stage the rows on this machine."""
         return stage_rows(table, incoming)
+
+    def list_row_changes(self, catalog: Catalog, incoming: Sequence[IncomingTable]) -> tuple[RowChanges, ...] | None:
+        """Return the rows of all tables."""
+        return tuple(_to_row_changes(catalog, each) for each in incoming)
 
 
 LOCAL_LOAD_ENGINE: Final = LocalLoadEngine()
@@ -254,9 +265,10 @@ class LoadOperation:
         if self.quarantine is None:
             self._refuse_unmatched(tables, admission)
         rejected, reads = self.engine.reject(self.catalog, snapshot, admission)
+        accepted = admission.list_accepted(rejected)
         changes = tuple(
             TableChange(each.table_key, partial(self._stage, each), each.rows.is_large)
-            for each in admission.list_accepted(rejected)
+            for each in accepted
             if each.rows.count > rejected[each.table_key].count or self.mode == "overwrite"
         )
         counts = {key: self._count_records(snapshot, rows, rejected[key]) for key, rows in tables.items()}
@@ -264,13 +276,35 @@ class LoadOperation:
             _refuse_emptying(counts, self.quarantine)
         outcome = self._deliver_rejects(LoadOutcome(counts), rejected, tables)
         nodes, edges = (sum(each.values()) for each in split_by_kind(outcome.rows))
-        return PreparedWrite(
+        prepared = PreparedWrite(
             changes,
             reads | self._list_matched(snapshot),
             outcome,
             force_commit=self.keeps_txn,
             affected=(nodes, edges),
         )
+        # A rejected row may be valid on a newer snapshot.
+        if any(each.count for each in rejected.values()) or self._list_unmatched(tables, 1):
+            return prepared
+        return replace(prepared, carry_over=partial(self._carry_over, prepared, accepted))
+
+    def _carry_over(
+        self, prepared: PreparedWrite[LoadOutcome], accepted: Sequence[IncomingTable], before: Snapshot, after: Snapshot
+    ) -> PreparedWrite[LoadOutcome] | None:
+        """Return what was prepared if it holds on a newer snapshot, as the rows that changed in between tell."""
+        changes = self.engine.list_row_changes(self.catalog, accepted)
+        if changes is None:
+            return None
+        matching = {key: rows for key, rows in self.tables.items() if rows.given and self.mode in MATCHING_MODES}
+        # Rows of an update, and rows without an id of their own, were found by other columns.
+        by_columns = frozenset(key for key, rows in matching.items() if self.mode == "update" or rows.generated.count)
+        ids = {
+            key: column_of(rows.storage.read_columns(["id"], NO_IDS), "id")
+            for key, rows in matching.items()
+            if key not in by_columns
+        }
+        rows = PreparedRows(changes, ids, by_columns)
+        return prepared if is_independent(self.catalog, rows, before, after) else None
 
     def find_set_violations(
         self, snapshot: Snapshot, known: Sequence[Violation]
@@ -480,14 +514,23 @@ def stage_rows(table: Table, incoming: IncomingTable) -> StagedChange | None:
             return by_columns
     fragments = rows.write_new_rows(table, "append", excluded_ids)
     is_upsert = incoming.mode is IncomingMode.UPSERT
-    replaced = _find_replaced(table, rows, excluded_ids) if is_upsert else np.zeros(0, np.uint64)
+    replaced = _find_replaced(table, incoming) if is_upsert else np.zeros(0, np.uint64)
     if len(replaced):
         return tables.replace_by_fragments(table, replaced, fragments)
     return tables.append_fragments(table, fragments)
 
 
-def _find_replaced(table: Table, rows: IncomingRows, excluded_ids: Values) -> Addresses:
-    """Return the addresses of the existing rows that have the id of an incoming row."""
+def _find_replaced(table: Table, incoming: IncomingTable) -> Addresses:
+    """Return the addresses of the existing rows that have the id of an incoming row.
+
+    They are looked up once. On a later version these rows are where they were, unless their files were rewritten: a
+    write is only staged again there if nobody changed its rows.
+    """
     if not table.count_rows():
         return np.zeros(0, np.uint64)
-    return find_addresses(table, rows.storage.read_columns(["id"], excluded_ids))
+    known = incoming.replaced.locations
+    addresses = None if known is None else known.find_in(table)
+    if addresses is None:
+        addresses = find_addresses(table, incoming.rows.storage.read_columns(["id"], incoming.excluded_ids))
+    incoming.replaced.locations = RowLocations(table, addresses)
+    return addresses

@@ -8,6 +8,7 @@ from omnigraph.write.rules.check import (
     query_violations,
     select_set_rules,
 )
+from omnigraph.write.rules.independence import PreparedRows, is_independent
 from omnigraph.write.rules.row_rules import AbsentValues, find_row_violations
 from omnigraph.write.rules.rule_texts import (
     REQUIRED,
@@ -41,6 +42,7 @@ __all__ = [
     "AbsentValues",
     "IncomingMode",
     "NodeIds",
+    "PreparedRows",
     "Relation",
     "RowChanges",
     "RowLocations",
@@ -60,6 +62,7 @@ __all__ = [
     "format_key",
     "format_unique",
     "is_explained",
+    "is_independent",
     "list_rule_columns",
     "list_set_rules",
     "query_violations",

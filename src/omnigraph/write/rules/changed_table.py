@@ -37,6 +37,7 @@ from omnigraph.storage.tables import (
     can_look_up,
     find_addresses,
     have_same_layout,
+    map_addresses,
 )
 from omnigraph.write.rules.set_rules import TablePart
 from omnigraph.write.spill import spill_rows
@@ -110,6 +111,15 @@ class RowLocations:
         if table.version != self.table.version or table.uri != self.table.uri:
             return False
         return table.branch == self.table.branch or have_same_layout(table, self.table)
+
+    def find_in(self, table: Table) -> Addresses | None:
+        """Return the addresses in another version that shows the same rows at them; None if some rows have moved."""
+        if self.is_valid_in(table):
+            return self.addresses
+        if (table.uri, table.branch) != (self.table.uri, self.table.branch):
+            return None
+        addresses, is_kept = map_addresses(self.addresses, self.table, table)
+        return addresses if is_kept.all() else None
 
 
 @dataclass(frozen=True, slots=True)

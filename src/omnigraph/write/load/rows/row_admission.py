@@ -24,11 +24,18 @@ from omnigraph.write.load.rows.partial_rows import Mask, mark_without
 from omnigraph.write.load.rows.positions import RecordPosition, RowNumbers, RowPositions
 from omnigraph.write.load.rows.quarantine import MAX_VIOLATIONS, RejectedPart, build_load_error, format_records
 from omnigraph.write.load.rows.validation import RejectedRecord
-from omnigraph.write.rules import MAX_NAMED_IDS, IncomingMode, NodeIds, RuleCheckResult, format_key
+from omnigraph.write.rules import MAX_NAMED_IDS, IncomingMode, NodeIds, RowLocations, RuleCheckResult, format_key
 
 _MAX_NAMED_RECORDS: Final = 3
 """How many records a violation names that have the id of the last one."""
 NO_IDS: Final = cast("Values", pa.array([], pa.string()))
+
+
+@dataclass(slots=True)
+class ReplacedRows:
+    """Where the rows are that incoming ones replace, once they were looked up."""
+
+    locations: RowLocations | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,7 @@ class IncomingTable:
     rows: IncomingRows
     mode: IncomingMode
     excluded_ids: Values
+    replaced: ReplacedRows = field(init=False, default_factory=lambda: ReplacedRows(), repr=False, compare=False)
 
     @property
     def table_key(self) -> str:
