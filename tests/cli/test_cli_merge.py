@@ -64,8 +64,8 @@ def test_json_is_one_object(omnigraph: Command, graph: Graph) -> None:
         "source": theirs,
         "target": head,
         "conflicts": [],
-        "nodes": {"Person": {"inserted": 1, "updated": 1, "deleted": 0}},
-        "edges": {"Knows": {"inserted": 0, "updated": 1, "deleted": 0}},
+        "nodes": {"Person": {"inserted": 1, "updated": 1, "deleted": 0, "doubled": 0}},
+        "edges": {"Knows": {"inserted": 0, "updated": 1, "deleted": 0, "doubled": 0}},
         "left_out": [],
     }
     assert graph.commits()[0].id == head

@@ -132,7 +132,12 @@ def test_a_merge_that_is_overtaken_again_and_again_adopts_under_the_lock(ports: 
     add(ports, "q1")
 
     def overtake(code: str) -> None:
+        """Add a port, and add or delete one that is merged, so that the merge has to be prepared again."""
         ports.mutate("query n($c: String) { insert Port { code: $c } }", params={"c": code}, branch="dev")
+        if "q1" in shown(ports, "dev")[0]:
+            ports.mutate('query q() { delete Port where code = "q1" }', branch="dev")
+        else:
+            add(ports, "q1", "dev")
 
     def overtake_and_clean() -> None:
         overtake("d3")

@@ -58,6 +58,11 @@ class MergeSummary(CommandResult):
         if rows:
             page.print("")
             page.table(("kind", "type", "inserted", "updated", "deleted"), rows)
+        for _, name, counts in ((kind, *each) for kind, types in kinds.items() for each in types.items()):
+            if counts.doubled:
+                page.say(
+                    f"doubled: {pluralize(counts.doubled, 'entity', 'entities')} of {name} that both sides inserted"
+                )
         for each in result.left_out:
             page.say(f"left out: {pluralize(each.count, 'change')} of {each.type}: {each.message}")
         if result.branch_kept is not None:
@@ -75,4 +80,9 @@ class MergeSummary(CommandResult):
 
 
 def _json(counts: Counts) -> Json:
-    return {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+    return {
+        "inserted": counts.inserted,
+        "updated": counts.updated,
+        "deleted": counts.deleted,
+        "doubled": counts.doubled,
+    }

@@ -203,7 +203,12 @@ def _merge_to_wire(call: ServerCall, result: MergeResult, asked: MergeFields | R
 
 
 def _counts_to_wire(counts: Counts) -> Json:
-    return {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+    return {
+        "inserted": counts.inserted,
+        "updated": counts.updated,
+        "deleted": counts.deleted,
+        "doubled": counts.doubled,
+    }
 
 
 def list_all_tags(call: ServerCall) -> Answer:

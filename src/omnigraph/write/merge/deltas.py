@@ -39,14 +39,24 @@ Choose: TypeAlias = Callable[[ConflictKey, NodeType | EdgeType], Choice | None]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many entities of a type were inserted, updated and deleted."""
+    """How many entities of a type were inserted, updated and deleted.
+
+    ``doubled``: how many of the inserted ones the target had inserted too, with the same values, under other ids. Only
+    a type without a key can have them.
+    """
 
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    doubled: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(self.inserted + other.inserted, self.updated + other.updated, self.deleted + other.deleted)
+        return Counts(
+            self.inserted + other.inserted,
+            self.updated + other.updated,
+            self.deleted + other.deleted,
+            self.doubled + other.doubled,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from omnigraph.write.merge.deltas import Counts, TableDelta, TableMerger, combin
 from omnigraph.write.merge.resolver import ConflictResolver
 from omnigraph.write.merge.rules import LocalRuleChecker, MergeSnapshots, apply_rules
 from omnigraph.write.merge.three_way import MergeBy
-from omnigraph.write.rules import RowLocations, type_of_table
+from omnigraph.write.rules import PreparedRows, RowLocations, type_of_table
 
 LONG_STAGING_ROWS: Final = 100_000
 """Staging more rows than this takes so long that the fork of a table is published first."""
@@ -52,13 +52,15 @@ class TableMergePlan:
 class MergePlan:
     """The result of merging all tables: their changes, the unresolved conflicts, and the tables that were read.
 
-    ``resolved`` is how many rows of each table have a change of theirs that lost a conflict.
+    ``resolved`` is how many rows of each table have a change of theirs that lost a conflict. ``prepared`` are the rows
+    that it depends on, if they are in this process.
     """
 
     tables: Mapping[str, TableMergePlan]
     open: tuple[Conflict, ...]
     reads: frozenset[str]
     resolved: Mapping[str, int]
+    prepared: PreparedRows | None = None
 
 
 class MergeEngine(Protocol):
@@ -84,6 +86,7 @@ class BaseAddresses:
     """
 
     def __init__(self) -> None:
+        self._changed_ids: list[Values] = [pa.array([], pa.string())]
         self._ids: list[Values] = [pa.array([], pa.string())]
         self._addresses: list[Addresses] = [np.zeros(0, np.uint64)]
 
@@ -91,10 +94,16 @@ class BaseAddresses:
         """Pass changed rows through and record their addresses."""
         for parts in changed_in_theirs:
             for part in parts:
+                self._changed_ids.append(column_of(part.rows, "id"))
                 if part.before is not None and part.addresses is not None:
                     self._ids.append(column_of(part.before, "id"))
                     self._addresses.append(part.addresses)
             yield parts
+
+    @property
+    def changed_ids(self) -> Values:
+        """The ids of all rows that theirs changed."""
+        return pa.concat_arrays(self._changed_ids)
 
     def locate_replaced(self, sides: MergeSnapshots, delta: TableDelta) -> RowLocations | None:
         """Locate the rows in ours that a delta replaces or deletes; None if the base or ours has no such table."""
@@ -151,7 +160,12 @@ class LocalMergeEngine:
             tables[key] = TableMergePlan(delta.counts, delta.is_decided, change)
         resolved = Counter({key: delta.resolved for key, delta in deltas.items()})
         resolved.update(ruled.resolved)
-        return MergePlan(tables, (*unresolved, *ruled.open), ruled.reads | ruled.tables.keys(), resolved)
+        prepared = PreparedRows(
+            tuple(pending.to_row_changes() for pending in checker.pending),
+            {key: addresses.changed_ids for key, addresses in base_addresses.items()},
+        )
+        reads = ruled.reads | ruled.tables.keys()
+        return MergePlan(tables, (*unresolved, *ruled.open), reads, resolved, prepared)
 
 
 LOCAL_MERGE_ENGINE: Final = LocalMergeEngine()

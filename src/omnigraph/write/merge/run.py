@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import field, replace
+from functools import partial
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from omnigraph.errors import (
@@ -56,6 +57,7 @@ from omnigraph.write.commit import (
 )
 from omnigraph.write.merge.alignment import MergeBase
 from omnigraph.write.merge.deltas import Counts, PreferredSide
+from omnigraph.write.merge.doubled_rows import count_doubled_rows
 from omnigraph.write.merge.engine import LOCAL_MERGE_ENGINE, MergeEngine, MergePlan
 from omnigraph.write.merge.left_out import LeftOut, list_dropped, list_resolved, list_undone
 from omnigraph.write.merge.merge_base import build_merge_base, refuse_renamed
@@ -63,6 +65,7 @@ from omnigraph.write.merge.resolution_file import Resolution, ResolutionInput, r
 from omnigraph.write.merge.resolver import ConflictResolver
 from omnigraph.write.merge.rules import MergeSnapshots
 from omnigraph.write.merge.three_way import MergeBy
+from omnigraph.write.rules import PreparedRows, is_independent
 
 MergeKind: TypeAlias = Literal["already-up-to-date", "fast-forward", "merged", "conflicts"]
 UP_TO_DATE: Final = "already-up-to-date"
@@ -386,6 +389,8 @@ class _MergeOutcome:
     adopted: tuple[Pin, ...] = ()
     reads: frozenset[str] = frozenset()
     left_out: tuple[LeftOut, ...] = ()
+    prepared: PreparedRows | None = None
+    """The rows that it depends on; None if they are on executors, or more than those that theirs changed."""
 
     def to_result(self, commit_made: Commit | None) -> MergeResult:
         """Convert to the public result."""
@@ -427,7 +432,26 @@ class MergeOperation:
             raise MergeConflicts(f"{count} conflict{'' if count == 1 else 's'}", outcome.conflicts)
         # A merge commit joins the histories even if no row changed.
         always = outcome.outcome != UP_TO_DATE and self.base_finder.joins_histories
-        return PreparedWrite(outcome.changes, outcome.reads, outcome, outcome.adopted, always)
+        prepared = PreparedWrite(outcome.changes, outcome.reads, outcome, outcome.adopted, always)
+        if outcome.prepared is None or outcome.outcome == UP_TO_DATE:
+            return prepared
+        return replace(prepared, carry_over=partial(self._carry_over, prepared))
+
+    def _carry_over(
+        self, prepared: PreparedWrite[_MergeOutcome], before: Snapshot, after: Snapshot
+    ) -> PreparedWrite[_MergeOutcome] | None:
+        """Return what was merged if it holds on a newer snapshot, as the rows that changed in between tell."""
+        outcome, rows = prepared.outcome, prepared.outcome.prepared
+        if rows is None or after.commit is None or self.resolution is not None:
+            return None
+        adopted = {pin.table_key for pin in prepared.adopted}
+        found_base = self.base_finder.find(self.manifest, after, after.commit.id)
+        is_same_base = found_base.id == outcome.base and found_base.outcome != UP_TO_DATE
+        if not is_same_base or not adopted.isdisjoint(find_changed_tables(before, after)):
+            return None
+        if not is_independent(self.schema.catalog, rows, before, after):
+            return None
+        return replace(prepared, outcome=replace(outcome, outcome=found_base.outcome, target=after.commit.id))
 
     def compute(self, ours: Snapshot, *, keep_open: bool) -> _MergeOutcome:
         """Merge the sides. ``keep_open``: undecided entries of a resolution are conflicts, not errors."""
@@ -457,7 +481,7 @@ class MergeOperation:
             *list_resolved(plan.resolved),
             *self._list_undone(found_base, base, ours),
         )
-        return self._add_changes(replace(outcome, left_out=left_out), base, ours, plan)
+        return self._add_changes(replace(outcome, left_out=left_out), base, sides, plan)
 
     def _list_undone(self, found_base: _FoundBase, base: MergeBase, ours: Snapshot) -> Iterator[LeftOut]:
         if found_base.commits is None:
@@ -476,17 +500,21 @@ class MergeOperation:
         refuse_renamed(read, find_changed_tables(base.snapshot, self.theirs))
         return replace(base, snapshot=read)
 
-    def _add_changes(self, outcome: _MergeOutcome, base: MergeBase, ours: Snapshot, plan: MergePlan) -> _MergeOutcome:
+    def _add_changes(
+        self, outcome: _MergeOutcome, base: MergeBase, sides: MergeSnapshots, plan: MergePlan
+    ) -> _MergeOutcome:
         """Add the table changes: rows to write, and table versions of main to adopt without writing rows."""
-        tables = plan.tables
+        tables, ours = plan.tables, sides.ours
+        doubled = count_doubled_rows(sides, {key: table.counts.inserted for key, table in tables.items()})
         adopted = {key for key, table in tables.items() if not table.is_decided and self._can_adopt(base, ours, key)}
         return replace(
             outcome,
-            counts={key: table.counts for key, table in tables.items()},
+            counts={key: replace(table.counts, doubled=doubled.get(key, 0)) for key, table in tables.items()},
             conflicts=plan.open,
             changes=tuple(table.change for key, table in tables.items() if key not in adopted),
             adopted=tuple(self.theirs.pins[key] for key in sorted(adopted)),
             reads=plan.reads,
+            prepared=None if base.overlays else plan.prepared,
         )
 
     def _can_adopt(self, base: MergeBase, ours: Snapshot, key: str) -> bool:

@@ -22,7 +22,7 @@ from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.filters import Condition
 from omnigraph.storage.lagging_columns import read_declared_column
-from omnigraph.storage.tables import StagedChange, Table, combine_batches, find_addresses
+from omnigraph.storage.tables import FragmentText, StagedChange, Table, combine_batches, find_addresses
 from omnigraph.write.commit import TableChange
 from omnigraph.write.row_values import can_have_legacy_ids, refuse_legacy_ids
 from omnigraph.write.rules import IncomingMode, RowChanges, RowLocations, empty_ids
@@ -31,6 +31,10 @@ _MAX_SMALL_CHANGE: Final = 1_000
 
 LocationSource: TypeAlias = "RowLocations | Callable[[], RowLocations | None] | None"
 """The locations of the rows to replace or delete, or a function that finds them when the change is staged."""
+
+
+WrittenFragments: TypeAlias = "dict[tuple[str, str | None], tuple[FragmentText, ...]]"
+"""The fragments of the rows to write, by the location and the branch of their table."""
 
 
 @dataclass(slots=True)
@@ -164,6 +168,7 @@ class PendingTable:
             deleted_ids=self.deleted_ids,
             has_only_new_ids=self._has_only_new_ids,
             locations=locations,
+            written={},
         )
         return TableChange(
             self.type.table_key, stage, is_small=self.rows.num_rows + len(self._deleted_ids) <= _MAX_SMALL_CHANGE
@@ -190,16 +195,35 @@ class PendingTable:
 
 
 def _stage(
-    table: Table, *, rows: pa.Table, deleted_ids: pa.StringArray, has_only_new_ids: bool, locations: LocationSource
+    table: Table,
+    *,
+    rows: pa.Table,
+    deleted_ids: pa.StringArray,
+    has_only_new_ids: bool,
+    locations: LocationSource,
+    written: WrittenFragments,
 ) -> StagedChange | None:
-    """Stage the change on a version of the table. Locations that belong to another version are looked up again."""
-    if has_only_new_ids and not len(deleted_ids):
-        return tables.append(table, rows)
-    known = locations() if callable(locations) else locations
-    if known is not None and known.is_valid_in(table):
-        addresses = known.addresses
+    """Stage the change on a version of the table. Many rows are written once, and reused on a later version.
+
+    Locations that do not hold in this version are looked up again.
+    """
+    if rows.num_rows > _MAX_SMALL_CHANGE:
+        folder = table.uri, table.branch
+        fragments = written[folder] = written.get(folder) or tables.write_rows(table, rows)
     else:
+        fragments = None
+    if has_only_new_ids and not len(deleted_ids):
+        return tables.append(table, rows) if fragments is None else tables.append_fragments(table, fragments)
+    known = locations() if callable(locations) else locations
+    addresses = None if known is None else known.find_in(table)
+    if addresses is None:
         addresses = find_addresses(table, pa.table({"id": _unite_ids(_to_one_array(rows["id"]), deleted_ids)}))
+    if fragments is not None:
+        return (
+            tables.replace_by_fragments(table, addresses, fragments)
+            if len(addresses)
+            else tables.append_fragments(table, fragments)
+        )
     if not len(addresses):
         return tables.append(table, rows)
     return tables.replace_rows(table, addresses, rows) if rows.num_rows else tables.delete_at(table, addresses)

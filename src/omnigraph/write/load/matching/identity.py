@@ -24,8 +24,8 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Rows, Values, column_of, compute, join_texts, to_bool_array
 from omnigraph.storage.keys import to_canonical_text
-from omnigraph.write.load.matching.row_digests import digest_rows
 from omnigraph.write.load.rows import list_value_columns
+from omnigraph.write.row_digests import digest_rows
 from omnigraph.write.rules import format_unique
 
 Identity: TypeAlias = Mapping[str, Sequence[str]]

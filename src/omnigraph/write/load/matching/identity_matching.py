@@ -31,8 +31,8 @@ from omnigraph.write.load.matching.match_candidates import (
     addresses_of,
     encode_pairs,
 )
-from omnigraph.write.load.matching.row_digests import digest_bytes
 from omnigraph.write.load.rows import BLOB_ROWS_AT_ONCE, IncomingRows
+from omnigraph.write.row_digests import digest_bytes
 from omnigraph.write.spill import spill_array, spill_rows
 
 

@@ -31,8 +31,8 @@ from omnigraph.storage.tables import (
     read_rows,
 )
 from omnigraph.write.load.matching.identity import RowIdentity, make_id_keys
-from omnigraph.write.load.matching.row_digests import digest_rows
 from omnigraph.write.load.rows import GeneratedIds, IncomingRows, NumberedRows, RowNumbers, list_value_columns
+from omnigraph.write.row_digests import digest_rows
 from omnigraph.write.spill import spill_partitions
 
 ROWS_IN_A_PART: Final = 250_000

@@ -37,7 +37,6 @@ from omnigraph.write.load.matching.match_candidates import (
     addresses_of,
     encode_pairs,
 )
-from omnigraph.write.load.matching.row_digests import encode_column
 from omnigraph.write.load.rows import (
     BLOB_ROWS_AT_ONCE,
     NO_IDS,
@@ -55,6 +54,7 @@ from omnigraph.write.load.rows import (
     to_reader,
     unpack_given,
 )
+from omnigraph.write.row_digests import encode_column
 from omnigraph.write.rules import shorten
 
 EXISTS: Final = "update"
