@@ -11,6 +11,7 @@ import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from omnigraph.lazy_dataclass import dataclass
@@ -25,6 +26,8 @@ MAX_COUNTED_VALUES: Final = 100
 MAX_GROUPED_VALUES: Final = 5
 """Values of a type, rule and property that are groups of their own: the most frequent ones."""
 MAX_PLACES: Final = 3
+MAX_KNOWN_IDS: Final = 5_000
+"""The most ids of a type that are kept: what follows from them is not reported too."""
 MAX_LINES: Final = 40
 """The most groups that a text shows."""
 
@@ -51,8 +54,8 @@ class ViolationGroup:
     def rewrite(self, rewrite: Callable[[Violation], Violation]) -> ViolationGroup:
         """Return the group with each of its first violations changed."""
         first = tuple(map(rewrite, self.first))
-        message = first[0].message if self.message == self.first[0].message else self.message
-        return replace(self, first=first, message=message)
+        more = self.message.removeprefix(self.first[0].message)
+        return replace(self, first=first, message=f"{first[0].message}{more}")
 
     def to_json(self) -> dict[str, Json]:
         """Return one entry of ``groups``."""
@@ -121,6 +124,7 @@ class ViolationCounts:
     def __init__(self) -> None:
         self._kinds: _BoundedCounts[_Kind] = _BoundedCounts(MAX_KINDS)
         self._values: dict[_Kind, _BoundedCounts[str]] = {}
+        self._ids: dict[str, set[str]] = {}
 
     @property
     def total(self) -> int:
@@ -135,6 +139,8 @@ class ViolationCounts:
         if kind in self._kinds.by_key:
             values = self._values.setdefault(kind, _BoundedCounts(MAX_COUNTED_VALUES))
             values.add(repr(violation.value), tally)
+        if violation.table_key is not None and violation.id is not None:
+            self._add_ids(violation.table_key, (violation.id,))
 
     def merge(self, other: ViolationCounts) -> None:
         """Add the counts of another part of the violations, which follows."""
@@ -143,13 +149,23 @@ class ViolationCounts:
             if kind in self._kinds.by_key:
                 self._values.setdefault(kind, _BoundedCounts(MAX_COUNTED_VALUES)).merge(values)
         self._values = {kind: values for kind, values in self._values.items() if kind in self._kinds.by_key}
+        for key, ids in other._ids.items():
+            self._add_ids(key, ids)
+
+    @property
+    def ids(self) -> dict[str, frozenset[str]]:
+        """The ids that violations are about, by table key; of very many, the first."""
+        return {key: frozenset(ids) for key, ids in self._ids.items()}
+
+    def _add_ids(self, table_key: str, ids: Iterable[str]) -> None:
+        known = self._ids.setdefault(table_key, set())
+        known.update(islice(ids, max(0, MAX_KNOWN_IDS - len(known))))
 
     def to_groups(self, locate: Locate | None = None) -> tuple[ViolationGroup, ...]:
         """Return the groups, the most serious first, and in each kind those with the most violations."""
         found = [group for kind in self._kinds.by_key for group in _to_groups(kind, self._values[kind], locate)]
         if self._kinds.others.count:
-            message = f"violations of more than {MAX_KINDS} rules and properties"
-            found.append(_to_group(("", None, "", None), None, message, self._kinds.others, locate))
+            found.append(_to_group(("", None, "", None), None, self._kinds.others, locate, ", and other rules"))
         return sort_groups(found)
 
 
@@ -189,24 +205,23 @@ def _kind_of(found: ViolationGroup | Violation) -> _Kind:
 
 def _to_groups(kind: _Kind, values: _BoundedCounts[str], locate: Locate | None) -> Iterable[ViolationGroup]:
     ordered = sorted(values.by_key.values(), key=lambda each: -each.count)
-    for each in ordered[:MAX_GROUPED_VALUES]:
+    is_complete = len(ordered) <= MAX_GROUPED_VALUES and not values.others.count
+    # Of very many values that occur once, none is worth a line.
+    singled = ordered[:MAX_GROUPED_VALUES] if is_complete or (ordered and ordered[0].count > 1) else []
+    for each in singled:
         violation, _ = each.first[0]
-        yield _to_group(kind, violation.value, None, each, locate)
+        yield _to_group(kind, violation.value, each, locate)
     others = _Tally()
-    for each in (*ordered[MAX_GROUPED_VALUES:], values.others):
+    for each in (*ordered[len(singled) :], values.others):
         others.add(each)
     if others.count:
-        type_, _, rule, name = kind
-        subject = f"{type_}.{name}" if type_ and name else type_ or "records"
-        yield _to_group(kind, None, f"{rule}: other values of {subject}", others, locate)
+        yield _to_group(kind, None, others, locate, ", and other values")
 
 
-def _to_group(kind: _Kind, value: Json, message: str | None, tally: _Tally, locate: Locate | None) -> ViolationGroup:
+def _to_group(kind: _Kind, value: Json, tally: _Tally, locate: Locate | None, more: str = "") -> ViolationGroup:
     type_, table_key, rule, name = kind
     first = tuple(each if locate is None else locate(each, block) for each, block in tally.first)
-    return ViolationGroup(
-        type_, rule, name, value, first[0].message if message is None else message, tally.count, first, table_key
-    )
+    return ViolationGroup(type_, rule, name, value, f"{first[0].message}{more}", tally.count, first, table_key)
 
 
 def _rank_rule(rule: str) -> int:

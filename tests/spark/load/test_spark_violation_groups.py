@@ -29,6 +29,8 @@ def wrong_files(folder: Path) -> list[Path]:
             records.append({"type": "Order", "data": {"code": f"c{part}-{n}", "paid": paid, "status": status}})
         records.append({"type": "Order", "data": {"code": "twice", "status": "open"}})
         records.extend({"edge": "For", "from": "twice", "to": f"nowhere{n % 2}"} for n in range(60))
+        # Their ends were rejected, which is said already.
+        records.extend({"edge": "For", "from": "twice", "to": f"c{part}-{n}"} for n in (0, 1))
         files.append(folder / f"part{part}.jsonl")
         files[-1].write_text("".join(f"{json.dumps(record)}\n" for record in records))
     return files

@@ -39,7 +39,7 @@ AVAILABLE_NOW: Final = "availableNow"
 _START_ATTEMPTS: Final = 5
 _log = logging.getLogger("omnigraph")
 _MAX_VIOLATION_NOTES: Final = 20
-"""The most violations that are listed in the error of a failed query."""
+"""The most groups of violations that are listed in the error of a failed query."""
 
 
 class RoutedFrames(TypedDict, total=False):
@@ -213,8 +213,8 @@ class BatchLoader:
             # Only the text of the error survives the way through Spark.
             error.add_note(f"batch {number} was not loaded")
             if isinstance(error, ValidationError):
-                for each in error.violations[:_MAX_VIOLATION_NOTES]:
-                    error.add_note(f"  {each.type} {each.rule}: {each.message}")
+                for each in error.groups[:_MAX_VIOLATION_NOTES]:
+                    error.add_note(f"  {each.count:,} x {each.type} {each.rule}: {each.message}")
             raise
 
     def _is_loaded(self, number: int) -> bool:

@@ -307,12 +307,14 @@ class LoadOperation:
         return prepared if is_independent(self.catalog, rows, before, after) else None
 
     def find_set_violations(
-        self, snapshot: Snapshot, known: Sequence[Violation]
+        self, snapshot: Snapshot, rejected: NodeIds
     ) -> tuple[list[Violation], list[ViolationGroup]]:
-        """Return the violations of set rules among the accepted rows, except those that follow from ``known`` ones."""
+        """Return the violations of set rules among the accepted rows, except edges that end at a ``rejected`` node."""
         tables = self._match_stored(snapshot)
         unmatched, groups = self._find_unmatched(tables)
-        found, others = self._check_rules(snapshot, tables).find_violations([*known, *unmatched])
+        unknown = count_violations(unmatched).ids
+        nodes = {key: rejected.get(key, frozenset()) | unknown.get(key, frozenset()) for key in {**rejected, **unknown}}
+        found, others = self._check_rules(snapshot, tables).find_violations(nodes)
         return [*unmatched, *found], [*groups, *others]
 
     def _match_stored(self, snapshot: Snapshot) -> Mapping[str, IncomingRows]:
@@ -355,7 +357,7 @@ class LoadOperation:
         unmatched, groups = self._find_unmatched(tables)
         if not unmatched:
             return
-        found, others = admission.find_violations(unmatched)
+        found, others = admission.find_violations(count_violations(unmatched).ids)
         limit = None if self.check_only else MAX_VIOLATIONS
         raise build_load_error([*unmatched, *found][:limit], [*groups, *others])
 
@@ -445,7 +447,7 @@ def _group_unmatched(violations: Sequence[Violation], count: int) -> Sequence[Vi
     if len(violations) == count:
         return count_violations(violations).to_groups()
     first = violations[0]
-    message = f"{first.rule}: other values of {first.type}"
+    message = f"{first.message}, and other values"
     places = tuple(violations[:MAX_PLACES])
     return [ViolationGroup(first.type, first.rule, None, None, message, count, places, first.table_key)]
 

@@ -242,7 +242,7 @@ def _run_load(
         try:
             if parsed.collected.violations:
                 basis = _take_base_snapshot(manifest, options, commit_options, is_new_branch=is_new_branch)
-                raise parsed.collected.to_error(*operation.find_set_violations(basis, parsed.collected.violations))
+                raise parsed.collected.to_error(*operation.find_set_violations(basis, parsed.collected.counts.ids))
         except BaseException:
             parsed.discard()
             raise

@@ -102,14 +102,9 @@ class RowAdmission:
             if unhandled or known == sum(len(each.ids) for each in rejected.values()):
                 raise self.build_error(unhandled or result.violations)
 
-    def find_violations(self, known: Sequence[Violation]) -> tuple[list[Violation], tuple[ViolationGroup, ...]]:
-        """Return the violations of set rules with their groups, except those that follow from ``known`` ones."""
-        rejected: dict[str, set[str]] = {}
-        for each in known:
-            if each.table_key is not None and each.id is not None:
-                rejected.setdefault(each.table_key, set()).add(each.id)
-        nodes = {key: frozenset(ids) for key, ids in rejected.items()}
-        result = self.check(list(self.tables.values()), self._limit, nodes)
+    def find_violations(self, rejected: NodeIds) -> tuple[list[Violation], tuple[ViolationGroup, ...]]:
+        """Return the violations of set rules with their groups, except edges that end at a ``rejected`` node."""
+        result = self.check(list(self.tables.values()), self._limit, rejected)
         found = [_add_position(each, records) for each, records in self._locate(result.violations)]
         return found, self._place_groups(result.counts or count_violations(result.violations))
 
