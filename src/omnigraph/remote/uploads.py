@@ -31,6 +31,7 @@ from omnigraph.write.load import (
     TypedTable,
     open_frame,
     read_blocks,
+    read_frame,
     refuse_empty_reader,
     resolve_tables,
 )
@@ -118,7 +119,7 @@ def _add_table(archive: _Archive, table: TypedTable, given: LoadInput) -> Json:
         reader = open_frame(table.name, table.rows)
         with pa.ipc.new_stream(pa.PythonFile(cast("IOBase", member), "w"), reader.schema) as writer:
             rows = 0
-            for batch in reader:
+            for batch in read_frame(table.name, reader):
                 check_deadline()
                 writer.write_batch(batch)
                 rows += batch.num_rows

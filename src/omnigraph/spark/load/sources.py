@@ -14,7 +14,7 @@ from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load.load_task import BLOCK, CONTENT, ENDS_FILE, LINE, PATH
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.location import has_scheme
-from omnigraph.write.load import ArrowStream, open_frame
+from omnigraph.write.load import ArrowStream, open_frame, read_frame, translate_frame_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -78,9 +78,13 @@ def to_dataframe(session: SparkSession, name: str, frame: ArrowStream) -> DataFr
     """Convert a frame to a DataFrame, if it is not one."""
     if is_spark_frame(frame):
         return frame
-    rows = open_frame(name, frame).read_all()
-    columns = [(name, _supported_type(type_)) for name, type_ in zip(rows.schema.names, rows.schema.types, strict=True)]
-    return session.createDataFrame(rows.cast(pa.schema(columns)))
+    reader = open_frame(name, frame)
+    rows = pa.Table.from_batches(read_frame(name, reader), reader.schema)
+    types = zip(rows.schema.names, rows.schema.types, strict=True)
+    supported = pa.schema([(column, _supported_type(type_)) for column, type_ in types])
+    with translate_frame_errors(name):
+        converted = rows.cast(supported)
+    return session.createDataFrame(converted)
 
 
 def _supported_type(type_: pa.DataType) -> pa.DataType:

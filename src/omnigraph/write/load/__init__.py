@@ -39,11 +39,13 @@ from omnigraph.write.load.inputs import (
     read_blocks,
     read_file_part,
     read_file_schema,
+    read_frame,
     read_sample,
     read_table_content,
     refuse_empty_reader,
     refuse_problems,
     resolve_tables,
+    translate_frame_errors,
 )
 from omnigraph.write.load.load_operation import LOCAL_LOAD_ENGINE, RecordCounts, UnmatchedPart, stage_rows
 from omnigraph.write.load.matching import (
@@ -236,6 +238,7 @@ __all__ = [
     "read_blocks",
     "read_file_part",
     "read_file_schema",
+    "read_frame",
     "read_sample",
     "read_table_content",
     "refuse_empty_reader",
@@ -248,6 +251,7 @@ __all__ = [
     "to_reader",
     "to_rejects_line",
     "to_rejects_table",
+    "translate_frame_errors",
     "validate_batch",
     "write_rejects_lines",
     "write_rejects_parquet",

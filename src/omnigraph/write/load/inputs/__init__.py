@@ -11,6 +11,8 @@ from omnigraph.write.load.inputs.data_frames import (
     UnreadRows,
     can_be_end,
     open_frame,
+    read_frame,
+    translate_frame_errors,
 )
 from omnigraph.write.load.inputs.load_input import (
     LoadInput,
@@ -88,6 +90,7 @@ __all__ = [
     "read_blocks",
     "read_file_part",
     "read_file_schema",
+    "read_frame",
     "read_records",
     "read_sample",
     "read_table_content",
@@ -95,4 +98,5 @@ __all__ = [
     "refuse_files_without_records",
     "refuse_problems",
     "resolve_tables",
+    "translate_frame_errors",
 ]

@@ -6,19 +6,22 @@ is refused before any row is read. A value that does not fit is an error of its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Protocol, cast, runtime_checkable
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
-from omnigraph.errors import ParameterError
+from omnigraph.errors import OmniGraphError, ParameterError
 from omnigraph.language.schema import Catalog, EdgeType, NodeType, Property, parse_default
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, compute, to_list
+from omnigraph.write.load.inputs.pandas_frames import PandasFrame, convert_pandas
 from omnigraph.write.load.rows import (
     ConvertedColumn,
     RawBatch,
@@ -29,6 +32,7 @@ from omnigraph.write.load.rows import (
     convert_texts,
     convert_values,
     list_value_columns,
+    name_infinite_times,
     resolve_end_ids,
     to_row_errors,
 )
@@ -58,32 +62,45 @@ class UnreadRows:
         return cast("object", self.reader.__arrow_c_stream__(requested_schema))
 
 
+def is_schema_known(frame: object) -> bool:
+    """Whether the columns of a frame are known before its rows are computed: it is in memory, or a reader."""
+    module = type(frame).__module__.partition(".")[0]
+    known = (pa.Table, pa.RecordBatch, pa.RecordBatchReader, UnreadRows)
+    return isinstance(frame, known) or module in ("pandas", "polars")
+
+
 def open_frame(name: str, frame: object) -> pa.RecordBatchReader:
-    """Return the rows of a frame as a reader."""
+    """Return the rows of a frame as a reader.
+
+    Open a frame that computes its rows directly before they are read: a connection of DuckDB, for example, ends the
+    reader of a frame when the next one is opened.
+    """
     if isinstance(frame, pa.RecordBatchReader):
         return frame
-    library = type(frame).__module__.partition(".")[0].lstrip("_")
-    if library == "pandas":
-        # The index of a pandas frame is not a property.
-        return pa.Table.from_pandas(frame, preserve_index=False).to_reader()  # pyright: ignore[reportArgumentType]  pandas is not imported for its type
-    if library == "duckdb" and isinstance(frame, ArrowStream):
-        return _open_relation(frame)
+    if type(frame).__module__.partition(".")[0] == "pandas":
+        return convert_pandas(name, cast("PandasFrame", frame)).to_reader()
     if isinstance(frame, ArrowStream):
-        return pa.RecordBatchReader.from_stream(frame)
+        with translate_frame_errors(name):
+            return pa.RecordBatchReader.from_stream(frame)
     raise ParameterError(f"{name} is {type(frame).__name__}", hint="give an Arrow table, or a pandas or polars frame")
 
 
-def _open_relation(relation: ArrowStream) -> pa.RecordBatchReader:
-    """Return the rows of a DuckDB relation as a reader, which begins the query when it is read.
+def read_frame(name: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a frame, which may be computed only now."""
+    with translate_frame_errors(name):
+        yield from reader
 
-    A connection has one open result: a second one ends the first, which then has no more rows and no error.
-    """
-    schema = pa.RecordBatchReader.from_stream(relation).schema
 
-    def read() -> Iterator[pa.RecordBatch]:
-        yield from pa.RecordBatchReader.from_stream(relation)
-
-    return pa.RecordBatchReader.from_batches(schema, read())
+@contextmanager
+def translate_frame_errors(name: str) -> Generator[None]:
+    """Raise what fails while a frame computes its rows as an error that names the frame."""
+    try:
+        yield
+    except OmniGraphError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ParameterError(f"{name} cannot be read: {reason}", hint="compute it by itself to see why") from error
 
 
 def split_batches(reader: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -326,8 +343,21 @@ def _format_row(type_: NodeType | EdgeType, row: pa.RecordBatch) -> str:
 
 
 def _to_python(column: Values) -> object:
-    """Return the only value of a column. A text that is not UTF-8 is shown as far as it can be."""
+    """Return the only value of a column. What Python or JSON cannot hold is shown as a text."""
     try:
-        return to_list(column)[0]
+        return _to_json_value(to_list(column)[0])
     except UnicodeDecodeError:
         return cast(bytes, to_list(column.view(pa.binary()))[0]).decode("utf-8", "replace")
+    except (OverflowError, ValueError):
+        # A date or time outside the years of Python.
+        items = compute("list_flatten", column) if pa.types.is_nested(column.type) else column
+        words = name_infinite_times(items)
+        texts = [words.get(row, text) for row, text in enumerate(to_list(items.cast(pa.string())))]
+        return texts if items is not column else texts[0]
+
+
+def _to_json_value(value: object) -> object:
+    """Return a value in which numbers that are not finite are texts: as JSON they would be null."""
+    if isinstance(value, list):
+        return [_to_json_value(item) for item in cast("list[object]", value)]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

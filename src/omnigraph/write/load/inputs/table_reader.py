@@ -31,10 +31,13 @@ from omnigraph.write.load.inputs.csv_format import CsvFormat
 from omnigraph.write.load.inputs.data_frames import (
     ARROW_VALUES,
     TEXT_VALUES,
+    ArrowStream,
     ColumnMapping,
     ColumnValues,
+    is_schema_known,
     number_rows,
     open_frame,
+    read_frame,
     split_batches,
 )
 from omnigraph.write.load.inputs.delimited_text import find_header, parse_records, skip_header, to_utf8
@@ -70,6 +73,8 @@ def open_tables(catalog: Catalog, tables: Iterable[TypedTable]) -> list[OpenedTa
 def _open_table(catalog: Catalog, table: TypedTable) -> tuple[OpenedTable, list[str]]:
     file = table.rows
     if not isinstance(file, DataFile):
+        if not is_schema_known(file):
+            return LazyFrameReader(catalog, table.name, file, table.selection), []
         reader = open_frame(table.name, file)
         columns, problems = map_columns(catalog, table.selection, reader.schema)
         return FrameReader(table.name, reader, columns), problems
@@ -134,7 +139,24 @@ class FrameReader:
 
     def read(self, count_bytes: ByteCounter) -> Iterator[RawBatch | RejectedRecord]:  # noqa: ARG002  no file is read
         """Yield the rows of the frame."""
-        return _read_batches(self.name, self.reader, self.columns)
+        return _read_batches(self.name, read_frame(self.name, self.reader), self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class LazyFrameReader:
+    """Reads a frame that computes its rows when it is opened. Its columns are checked then."""
+
+    catalog: Catalog
+    name: str
+    frame: ArrowStream
+    selection: ColumnSelection
+
+    def read(self, count_bytes: ByteCounter) -> Iterator[RawBatch | RejectedRecord]:  # noqa: ARG002  no file is read
+        """Yield the rows of the frame."""
+        reader = open_frame(self.name, self.frame)
+        columns, problems = map_columns(self.catalog, self.selection, reader.schema)
+        refuse_problems(f"{self.name}: {problem}" for problem in problems)
+        yield from _read_batches(self.name, read_frame(self.name, reader), columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,12 @@
 """Incoming rows: values converted and checked one by one, held or staged, with the places that they came from."""
 
-from omnigraph.write.load.rows.conversion import ConvertedColumn, can_convert, convert_arrow, convert_values
+from omnigraph.write.load.rows.conversion import (
+    ConvertedColumn,
+    can_convert,
+    convert_arrow,
+    convert_values,
+    name_infinite_times,
+)
 from omnigraph.write.load.rows.incoming_rows import (
     BLOB_ROWS_AT_ONCE,
     FragmentTarget,
@@ -123,6 +129,7 @@ __all__ = [
     "format_value",
     "list_value_columns",
     "mark_without",
+    "name_infinite_times",
     "partial_schema",
     "resolve_end_ids",
     "schema_of",

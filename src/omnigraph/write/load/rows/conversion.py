@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import chain
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -290,10 +290,51 @@ def _from_arrow_plain(column: Values, type_: ValueType) -> ConvertedColumn:
 
 
 def _from_arrow_times(column: Values, type_: ValueType) -> ConvertedColumn:
-    scalar = type_.scalar
     if pa.types.is_integer(column.type) or _is_text(column.type):
-        converted = _convert_numbers_or_texts(column, scalar)
+        converted = _convert_numbers_or_texts(column, type_.scalar)
         return _convert_each(to_list(column), type_) if converted is None else ConvertedColumn(converted)
+    finite, infinite = _drop_infinite_times(column, type_)
+    converted = _from_finite_times(finite, type_)
+    mismatches = sorted([*converted.mismatches, *infinite], key=lambda each: each.row)
+    return replace(converted, mismatches=tuple(mismatches)) if infinite else converted
+
+
+def _drop_infinite_times(column: Values, type_: ValueType) -> tuple[Values, list[RowMismatch]]:
+    """Return dates and times without those that are infinite, and a mismatch for each of these."""
+    found = [
+        RowMismatch(row, word, f"expected {type_.scalar}, found {word}; give a time of the years 1 to 9999, or null")
+        for row, word in name_infinite_times(column).items()
+    ]
+    if not found:
+        return column, []
+    is_infinite = np.zeros(len(column), np.bool_)
+    is_infinite[[each.row for each in found]] = True
+    return compute("if_else", pa.array(is_infinite), pa.scalar(None, column.type), column), found
+
+
+def name_infinite_times(column: Values) -> dict[int, str]:
+    """Return the infinite dates or times of a column as words, by row.
+
+    Arrow has no infinite times: DuckDB writes the largest number of days or of units, and its negative.
+    """
+    integer = pa.int32() if pa.types.is_date32(column.type) else pa.int64()
+    numbers = column.view(integer)
+    largest = 2 ** (integer.bit_width - 1) - 1
+    # Arrow cannot convert more seconds than these to milliseconds.
+    limit = largest // 1000 if _is_in_seconds(column.type) else largest
+    above, below = (
+        find_true(compute(comparison, numbers, pa.scalar(bound, integer)))
+        for comparison, bound in (("greater_equal", limit), ("less_equal", -limit))
+    )
+    return dict.fromkeys(above.tolist(), "infinity") | dict.fromkeys(below.tolist(), "-infinity")
+
+
+def _is_in_seconds(type_: pa.DataType) -> bool:
+    return pa.types.is_timestamp(type_) and cast("pa.TimestampType[Literal['s']]", type_).unit == "s"
+
+
+def _from_finite_times(column: Values, type_: ValueType) -> ConvertedColumn:
+    scalar = type_.scalar
     if pa.types.is_date64(column.type):
         milliseconds = column.cast(pa.int64())
     elif pa.types.is_date32(column.type):
