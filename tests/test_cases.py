@@ -75,6 +75,7 @@ class Kind:
 
 DAILY_ON_SPARK: Final = (
     "aggregates-of-nothing",
+    "blob-is-null-on-both",
     "computed-on-both",
     "dates-and-times",
     "fused-rankings",

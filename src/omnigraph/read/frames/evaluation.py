@@ -46,7 +46,7 @@ from omnigraph.language.query import (
     TypeName,
 )
 from omnigraph.language.query.plan import rebuild, variables_of, walk_expression
-from omnigraph.language.types import FLOATS, ValueType
+from omnigraph.language.types import FLOATS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, convert_value
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.frames import parts
@@ -333,4 +333,8 @@ def _is_comparable(compare: Compare, frame: Frame, evaluation: EvaluationContext
 def _is_null(operand: Expression, frame: Frame, evaluation: EvaluationContext) -> Mask:
     if isinstance(operand, QueryConstant):
         return np.full(frame.num_rows, evaluate_constant(operand, evaluation) is None)
+    if isinstance(operand, PropertyValue) and operand.type.scalar is Scalar.BLOB:
+        # The rows have descriptors of blobs, which are no values.
+        binding = frame.bindings[operand.variable]
+        return to_bool_array(compute("is_null", binding.entities.take_values(operand.name, binding.positions)))
     return to_bool_array(compute("is_null", evaluate(operand, frame, evaluation)))

@@ -46,6 +46,7 @@ _COMPARISONS: Final = {
         ComparisonOperator.GREATER_OR_EQUAL,
     )
 }
+_NULL_TESTS: Final = (ComparisonOperator.EQUAL.value, ComparisonOperator.NOT_EQUAL.value)
 _PARTS: Final = {each.value: each for each in PART_OPERATORS}
 _FILTER_HINT: Final = 'write {"age": 30}, or [("age", ">", 30), ("name", "in", ["Ann", "Bo"])]'
 
@@ -77,8 +78,7 @@ def resolve_columns(type_: NodeType | EdgeType, names: Sequence[str] | None) -> 
 
 def _resolve_column(type_: NodeType | EdgeType, name: str) -> str | _Problem:
     """Return the table column of a public name."""
-    property_ = type_.properties.get(name)
-    if property_ is not None and property_.type.scalar is Scalar.BLOB:
+    if _is_blob(type_, name):
         hint = f"read it with graph.blob({type_.name!r}, id, {name!r})"
         return _Problem(f"'{name}' is a blob, which a scan does not read", hint)
     known = {PUBLIC_NAMES.get(column, column): column for column in value_columns_of(type_)}
@@ -87,6 +87,11 @@ def _resolve_column(type_: NodeType | EdgeType, name: str) -> str | _Problem:
     if name in PUBLIC_NAMES and isinstance(type_, EdgeType):
         return _Problem(f"{type_.name} has no column '{name}'", f"did you mean '{PUBLIC_NAMES[name]}'?")
     return _Problem(f"{type_.name} has no column '{name}'", suggest_name(str(name), known, "columns"))
+
+
+def _is_blob(type_: NodeType | EdgeType, name: str) -> bool:
+    property_ = type_.properties.get(name)
+    return property_ is not None and property_.type.scalar is Scalar.BLOB
 
 
 # --------------------------------------------------------------------------------------------- conditions
@@ -116,6 +121,8 @@ def _to_triples(given: object) -> list[tuple[str, str, object]]:
 
 
 def _parse_condition(type_: NodeType | EdgeType, name: str, operator: str, value: object) -> Condition | _Problem:
+    if _is_blob(type_, name) and value is None and operator in _NULL_TESTS:
+        return _build_comparison(name, type_.properties[name].type, _COMPARISONS[operator], None)
     column = _resolve_column(type_, name)
     if isinstance(column, _Problem):
         return column

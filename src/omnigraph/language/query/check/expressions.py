@@ -266,11 +266,7 @@ def _check_null_test(test: ast.NullTest, scope: QueryScope) -> IsNull | None:
         message = "only a property, a parameter or a computed value can be null"
         return scope.reject("T7", message, test.operand.span, "write $x.p is null")
     operand = check_expression(test.operand, scope)
-    if operand is None:
-        return None
-    if operand.type.scalar is Scalar.BLOB:
-        return scope.reject("T7", "a Blob cannot be compared", test.operand.span, "test another property")
-    return IsNull(operand, test.negated)
+    return None if operand is None else IsNull(operand, test.negated)
 
 
 def _is_optional(variable: ast.Variable, scope: QueryScope) -> bool:
