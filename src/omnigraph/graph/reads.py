@@ -267,7 +267,7 @@ class ReadVerbs(GraphBase):
             >>> graph.export(folder / "people.jsonl").nodes
             {'Person': 3}
         """
-        chosen = rows.choose_format(target, format)
+        chosen = rows.choose_export_format(target, format)
         plan = rows.plan_export(*self._read(branch, at), types)
         return rows.export_lines(plan) if target is None else rows.export_to(plan, target, chosen)
 

@@ -288,7 +288,7 @@ class RemoteReads(RemoteBase):
         timeout: Timeout = None,
     ) -> Iterator[str] | rows.ExportResult:
         """Export the graph, or some types, to a path or an open stream; or yield lines of JSON."""
-        chosen = rows.choose_format(target, format)
+        chosen = rows.choose_export_format(target, format)
         if types is not None and not types and target is None:
             return iter(())
         if target is None:

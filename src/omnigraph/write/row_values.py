@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -96,11 +97,12 @@ def find_legacy_id(node_type: NodeType, rows: pa.Table) -> tuple[str, str] | Non
 # --------------------------------------------------------------------------------------------- blobs
 
 
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _only_inline_blobs: ContextVar[bool] = ContextVar("only_inline_blobs", default=False)
 
 
 class InvalidBlob(ValueError):
-    """The text form of a blob is not valid base64, or it is a URI where only bytes are taken."""
+    """A text is no blob: it is neither base64 nor a URI, or it is a URI where only bytes are taken."""
 
 
 @contextmanager
@@ -116,6 +118,8 @@ def only_inline_blobs() -> Generator[None]:
 def parse_blob(text: str) -> BlobValue:
     """Parse the text form of a blob."""
     if not text.startswith(INLINE_PREFIX):
+        if _URI.match(text) is None:
+            raise InvalidBlob(f"'{text:.60}' is neither the bytes of a blob nor a URI")
         if _only_inline_blobs.get():
             raise InvalidBlob("a blob is given by a URI, and only bytes are taken here")
         return make_blob_value(uri=text)

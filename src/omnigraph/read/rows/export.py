@@ -27,7 +27,6 @@ from omnigraph.read.rows.export_formats import (
     read_export_rows,
     to_json_lines,
 )
-from omnigraph.read.rows.stored_blobs import read_blob_texts
 from omnigraph.read.rows.type_rows import TypeRows, open_type_rows, require_type
 from omnigraph.storage.columns import Values, to_list
 
@@ -105,7 +104,7 @@ def export_to(export: ExportPlan, target: Target, format_: Format) -> ExportResu
     return _write_folder(export, cast("str | os.PathLike[str]", target), format_)
 
 
-def choose_format(target: Target | None, format_: Format | None) -> Format:
+def choose_export_format(target: Target | None, format_: Format | None) -> Format:
     """Return the format of an export: the given one, else that of the ending of a path; streams get JSONL.
 
     A format that does not exist is refused, and so is a target that it cannot be written to.
@@ -154,7 +153,7 @@ def _write_folder(export: ExportPlan, target: str | os.PathLike[str], format_: F
 
 
 def _read_lines(rows: TypeRows) -> Iterator[Values]:
-    return (to_json_lines(rows.type, piece) for piece in read_export_rows(rows, read_blob_texts))
+    return (to_json_lines(rows.type, piece) for piece in read_export_rows(rows))
 
 
 def write_text(stream: object, text: memoryview) -> None:

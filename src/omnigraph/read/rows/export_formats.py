@@ -1,11 +1,12 @@
-"""The formats of an export: JSONL, which a load reads back to the same rows, and Parquet.
+"""The formats of an export: JSONL, Parquet and CSV. A load reads each of them back to the same rows.
 
-Rows are read in pieces of bounded size, with their blobs, and each piece is converted column by column.
+Rows are read in pieces of bounded size, with their blobs, and each piece is converted column by column. In every format
+a blob is the text of which a load makes it again: ``base64:`` and its bytes, or the URI of an object elsewhere, which
+is not read.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, cast
@@ -19,25 +20,27 @@ from omnigraph.errors import Unsupported
 from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.language.types import Scalar, ValueType
 from omnigraph.read.rows.public_values import to_json_values, to_public_batch
-from omnigraph.read.rows.stored_blobs import estimate_blob_sizes, read_blob_bytes, split_by_bytes
+from omnigraph.read.rows.stored_blobs import estimate_blob_sizes, read_blob_texts, split_by_bytes
 from omnigraph.read.rows.type_rows import TypeRows, blob_properties_of, public_schema_of
 from omnigraph.storage.arrow_schema import arrow_schema
-from omnigraph.storage.columns import Values, add_quotes, column_of, compute, find_true, quote_json, to_list
-from omnigraph.storage.tables import Table
+from omnigraph.storage.columns import Values, add_quotes, column_of, compute, find_true, quote_json
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
 """The approximate size of a piece; a row is never divided."""
 
 
-def read_export_rows(rows: TypeRows, fetch: Callable[[Table, str, pa.RecordBatch], Values]) -> Iterator[pa.RecordBatch]:
-    """Yield all rows in all columns of their table; ``fetch`` reads the blobs of a column."""
+def read_export_rows(rows: TypeRows) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in all columns of their table, with blobs as texts."""
     columns, blobs = arrow_schema(rows.type).names, set(blob_properties_of(rows.type))
     for batch in rows.read(columns, with_address=bool(blobs), one_by_one=True):
         for piece in _split_batch(batch, blobs):
             if rows.table is None or not blobs:
                 yield piece
                 continue
-            found = [fetch(rows.table, name, piece) if name in blobs else column_of(piece, name) for name in columns]
+            found = [
+                read_blob_texts(rows.table, name, piece) if name in blobs else column_of(piece, name)
+                for name in columns
+            ]
             yield pa.RecordBatch.from_arrays(found, names=columns)
 
 
@@ -207,14 +210,9 @@ def _csv_type_of(type_: pa.DataType) -> pa.DataType:
 
 
 def _to_csv_column(column: Values, type_: pa.DataType) -> Values:
-    """Convert a column: numbers stay, texts and times are those of JSON, lists are JSON, bytes are Base64."""
+    """Convert a column: numbers stay, texts and times are those of JSON, and lists are JSON."""
     if column.type == type_:
         return column
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        texts = [
-            None if each is None else b64encode(each).decode() for each in cast("list[bytes | None]", to_list(column))
-        ]
-        return pa.array(texts, type_)
     values = to_json_values(column)
     return pa.array([v if v is None or isinstance(v, str) else orjson.dumps(v).decode() for v in values], type_)
 
@@ -227,9 +225,9 @@ TABLE_WRITERS: Final[Mapping[str, Callable[[TableKey, pa.RecordBatchReader, Path
 
 
 def open_export_reader(rows: TypeRows) -> pa.RecordBatchReader:
-    """Open all rows of a type as Arrow: the public columns, with blobs as bytes."""
+    """Open all rows of a type as Arrow: the public columns, with blobs as texts."""
     schema = _export_schema_of(rows)
-    pieces = (to_public_batch(piece, schema) for piece in read_export_rows(rows, read_blob_bytes))
+    pieces = (to_public_batch(piece, schema) for piece in read_export_rows(rows))
     return pa.RecordBatchReader.from_batches(schema, pieces)
 
 
@@ -237,7 +235,7 @@ def _export_schema_of(rows: TypeRows) -> pa.Schema:
     schema, blobs = public_schema_of(rows.type, arrow_schema(rows.type).names), blob_properties_of(rows.type)
     for name in blobs:
         nullable = rows.type.properties[name].type.nullable
-        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.large_binary(), nullable))
+        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.large_string(), nullable))
     return schema
 
 

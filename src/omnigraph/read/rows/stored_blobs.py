@@ -128,13 +128,6 @@ def _numbers_of(blobs: Values, name: str) -> npt.NDArray[np.float64]:
     return compute("coalesce", found.cast(pa.float64()), pa.scalar(0.0)).to_numpy(zero_copy_only=False)
 
 
-def read_blob_bytes(table: Table, column: str, rows: pa.RecordBatch) -> Values:
-    """Read the bytes of all blobs, external ones too; the rows come with their addresses."""
-    descriptors = descriptors_of(rows, column)
-    filled = [at for at, found in enumerate(descriptors) if found is not None]
-    return pa.array(read_stored_bytes(table, column, rows, filled), pa.large_binary())
-
-
 def read_blob_texts(table: Table, column: str, rows: pa.RecordBatch) -> pa.LargeStringArray:
     """Read blobs in the text form of records: bytes as base64, or the URI of an external object."""
     descriptors = descriptors_of(rows, column)

@@ -303,7 +303,7 @@ def _list_ends(rows: Sequence[dict[str, Json]]) -> list[Json]:
 
 
 def export_graph(call: ServerCall) -> Answer:
-    """Stream the graph, or some types, as lines of JSON; one type also as Arrow, with its blobs as bytes."""
+    """Stream the graph, or some types, as lines of JSON; one type also as Arrow, with its blobs as texts."""
     asked = call.fields(ExportFields)
     branch, at = asked.place
     snapshot = call.graph.graph.snapshot(branch, at)

@@ -41,7 +41,7 @@ def convert_texts(column: Values, type_: ValueType) -> ConvertedColumn:
 def _convert_valid(texts: Values, type_: ValueType) -> ConvertedColumn:
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         return _convert_lists(texts, type_)
-    if type_.scalar in (Scalar.STRING, Scalar.BLOB):
+    if type_.scalar is Scalar.STRING:
         return convert_arrow(texts, type_)
     trimmed = _drop_empty(compute("utf8_trim_whitespace", texts))
     if type_.scalar is Scalar.BOOL:
