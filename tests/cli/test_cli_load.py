@@ -450,3 +450,16 @@ def test_a_table_with_the_key_and_one_column_updates(omnigraph: Command, tmp_pat
     assert answer.code == 1
     assert "depths.csv:3" in answer.err
     assert "there is no Port to update with the key 'z'" in answer.err
+
+
+def test_a_blob_whose_file_is_missing_needs_an_option(
+    omnigraph: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    og.init("docs.og", "node Doc { name: String @key  body: Blob? }")
+    Path("docs.csv").write_text(f"name,body\na,{(tmp_path / 'gone.bin').as_uri()}\n")
+    words = ("load", "-g", "docs.og", "--node", "Doc=docs.csv")
+    refused = omnigraph(*words)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.splitlines()[1].endswith("or give allow_missing_blobs (--allow-missing-blobs)")
+    assert omnigraph(*words, "--allow-missing-blobs").code == 0

@@ -145,6 +145,7 @@ class WriteVerbs(GraphBase):
         indexes: loads.IndexPolicy = "auto",
         identity: loads.Identity | None = None,
         allow_empty: bool = False,
+        allow_missing_blobs: bool = False,
         key: commit.Key = None,
         progress: Callable[[int], object] | None = None,
         timeout: Timeout = None,
@@ -160,6 +161,7 @@ class WriteVerbs(GraphBase):
         which are not read, and ``options={"sep": ";"}`` how files are read. ``progress`` is called with the number of
         bytes each time that this process has read some. ``{nodes}`` and ``{edges}`` in the message become counts.
         ``allow_empty`` lets an overwrite remove all rows of a type, and loads a ``RecordBatchReader`` without rows.
+        A blob whose URI names nothing is refused, unless ``allow_missing_blobs`` says that it may come later.
 
         Examples:
             >>> records = [{"type": "Person", "data": {"name": name, "age": 32}} for name in ("ann", "hal")]
@@ -183,7 +185,15 @@ class WriteVerbs(GraphBase):
             allow_empty=allow_empty,
         )
         load_options = loads.LoadOptions(
-            mode, on_error, rejects, engine, check, indexes, from_branch, identity=identity
+            mode,
+            on_error,
+            rejects,
+            engine,
+            check,
+            indexes,
+            from_branch,
+            identity=identity,
+            allow_missing_blobs=allow_missing_blobs,
         )
         actor = actor or self.actor
         named = str(source) if isinstance(source, str | Path) else ""

@@ -34,7 +34,8 @@ FILE_FORMATS: Final = frozenset({"csv", "graphar", "json", "orc", "parquet", "rd
 """Formats that need a path."""
 MAIN: Final = TemplateText("main", "main")
 _KEYS: Final = ("version", "graph", "load", "sources", "views", "nodes", "edges", "checks")
-_LOAD_KEYS: Final = ("mode", "branch", "from", "on_error", "merge_into", "identity", "txn", "allow_empty")
+_SWITCHES: Final = ("allow_empty", "allow_missing_blobs")
+_LOAD_KEYS: Final = ("mode", "branch", "from", "on_error", "merge_into", "identity", "txn", *_SWITCHES)
 _ENDS: Final[tuple[EndName, ...]] = ("from", "to")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GLOB: Final = re.compile(r"([*?\[\]{}\\])")
@@ -131,6 +132,7 @@ class LoadSettings:
     """The application and the number of the run; a run that is on the target already loads nothing."""
     allow_empty: bool = False
     """Whether an overwrite may leave a type without rows."""
+    allow_missing_blobs: bool = False
 
     @property
     def target(self) -> TemplateText:
@@ -282,6 +284,8 @@ class _PipelineParser:
             tuple(self._parse_identities(found["identity"])) if "identity" in found else (),
             self._parse_txn(found["txn"]) if "txn" in found else None,
             "allow_empty" in found and self._parse_switch(found["allow_empty"], "load.allow_empty"),
+            "allow_missing_blobs" in found
+            and self._parse_switch(found["allow_missing_blobs"], "load.allow_missing_blobs"),
         )
 
     def _parse_switch(self, node: Node, what: str) -> bool:

@@ -134,6 +134,7 @@ class RemoteWrites(RemoteBase):
         indexes: loads.IndexPolicy = "auto",
         identity: loads.Identity | None = None,
         allow_empty: bool = False,
+        allow_missing_blobs: bool = False,
         key: Key = None,
         progress: Callable[[int], object] | None = None,
         timeout: Timeout = None,
@@ -141,6 +142,8 @@ class RemoteWrites(RemoteBase):
         """Load records, or frames of each type, as one commit. With ``check``, report and write nothing."""
         refuse_given(ACTOR_REASON, actor=actor)
         refuse_given("the first rejected records are in the answer of the server", rejects=rejects)
+        if allow_missing_blobs:
+            raise Unsupported("a server takes the bytes of blobs and no URI", hint="leave allow_missing_blobs out")
         if engine == "spark":
             raise Unsupported("Spark loads where the graph is stored", hint='use engine="auto"')
         if indexes != "auto":

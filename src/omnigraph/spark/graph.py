@@ -249,6 +249,7 @@ class SparkGraph:
         indexes: IndexPolicy = "auto",
         identity: Identity | None = None,
         allow_empty: bool = False,
+        allow_missing_blobs: bool = False,
     ) -> LoadResult:
         """Load records, DataFrames or files of each type as one commit; executors read, check and write the rows."""
         from omnigraph.spark.load import load
@@ -258,7 +259,17 @@ class SparkGraph:
         given = LoadInput(
             source, nodes or {}, edges or {}, columns or {}, ignore or {}, options or {}, allow_empty=allow_empty
         )
-        load_options = LoadOptions(mode, on_error, rejects, "spark", check, indexes, from_branch, identity=identity)
+        load_options = LoadOptions(
+            mode,
+            on_error,
+            rejects,
+            "spark",
+            check,
+            indexes,
+            from_branch,
+            identity=identity,
+            allow_missing_blobs=allow_missing_blobs,
+        )
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(
             self.session,
@@ -444,6 +455,7 @@ class SparkGraph:
         message: str | None = None,
         app: str = "stream",
         identity: Identity | None = None,
+        allow_missing_blobs: bool = False,
         on_batch: BatchObserver | None = None,
     ) -> StreamingQuery:
         """Load each micro-batch of a streaming DataFrame as one commit, exactly once, also after crashes.
@@ -457,7 +469,9 @@ class SparkGraph:
 
         self._check_writable()
         folder = None if rejects is None else parse_local_path(rejects, "rejects", "give a folder of this machine")
-        commit_options = StreamOptions(mode, branch, on_error, folder, actor or self.actor, message, app, identity)
+        commit_options = StreamOptions(
+            mode, branch, on_error, folder, actor or self.actor, message, app, identity, allow_missing_blobs
+        )
         destination = StreamDestination(self.manifest, choose_stream_target(node, edge, route), commit_options)
         return start_stream(destination, frame, checkpoint, trigger, output_mode, on_batch)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
@@ -33,6 +34,7 @@ node Person { name: String @key  age: I32?  born: Date?  tags: [String]? }
 node Stop { line: String  seq: I32  name: String?  @key(line, seq) }
 edge Knows: Person -> Person { since: Date? }
 edge Visits: Person -> Stop
+node Photo { name: String @key  file: Blob? }
 node Shape { name: String @key  at: DateTime?  made: DateTime?  sizes: [F64]?  place: Vector(2)?  look: String? }
 edge Near: Shape -> Shape
 """
@@ -367,3 +369,28 @@ def test_columns_of_a_dataframe_are_chosen_too_on_spark(folder: Path, spark: Spa
         sg.load(nodes={"Person": frame}, columns={"Person": {"name": "full.name"}})  # pyright: ignore[reportArgumentType]  as Arrow
     sg.load(nodes={"Person": frame}, columns={"Person": {"name": "full.name"}}, ignore={"Person": ["x"]})  # pyright: ignore[reportArgumentType]  as Arrow
     assert [(row["name"], row["age"]) for row in rows_of(graph, "Person")] == [("ann", 4)]
+
+
+def test_frames_of_one_connection_and_infinite_times_are_read_on_spark(folder: Path, spark: SparkSession) -> None:
+    connection = duckdb.connect()
+    people = connection.sql("select 'p' || i as name, i::int as age from range(3) t(i)")
+    shapes = connection.sql("select 's' as name, 'infinity'::timestamp as \"at\" union all select 't', null")
+    graph = omnigraph.init(folder / "g.og", SCHEMA)
+    result = graph.spark(spark).load(nodes={"Person": people, "Shape": shapes}, on_error="quarantine")
+    assert (result.nodes, result.rejected) == ({"Person": 3, "Shape": 1}, 1)
+    (rejected,) = pq.read_table(str(result.rejects_path)).to_pylist()
+    assert "expected DateTime, found infinity" in rejected["message"]
+    assert json.loads(rejected["record"])["data"]["at"] == "infinity"
+
+
+def test_uris_of_nothing_are_refused_or_allowed_on_spark(folder: Path) -> None:
+    missing = (folder / "gone.bin").as_uri()
+    Path("photos.csv").write_text(f"name,file\na,base64:AAEC\nb,{missing}\nc,\n")
+    here, there = fail_both(folder, nodes={"Photo": "photos.csv"})
+    assert isinstance(here, ValidationError)
+    assert isinstance(there, ValidationError)
+    assert problems(there) == problems(here)
+    assert f"there is no file '{missing}'" in there.message
+    graph = omnigraph.open(folder / "spark.og")
+    loaded = graph.load(nodes={"Photo": "photos.csv"}, allow_missing_blobs=True, engine="spark")
+    assert (loaded.nodes, loaded.engine) == ({"Photo": 3}, "spark")

@@ -102,6 +102,8 @@ def ids(graph: Graph, name: str) -> list[str]:
 
 
 DAY = "2024-01-01T00:00:00Z"
+OUTSIDE = Path(__file__).as_uri()
+"""A blob that is a file outside of the graph."""
 EVERYTHING: Sequence[Record] = (
     ship("a", "Anna"),
     ship("e"),
@@ -111,7 +113,7 @@ EVERYTHING: Sequence[Record] = (
     meet("c", "d", id="given", place="Oslo"),
     note("one", weight=-0.0, tags=["x", "y,z"], shape=[0.0, -0.0], photo="base64:aGVsbG8="),
     note("one", weight=1.5, tags=[], photo="base64:aGVsbG8h"),
-    note("two", photo="file:///nowhere/photo.png", at=DAY),
+    note("two", photo=OUTSIDE, at=DAY),
     badge(1, "Ann"),
     badge(None, "Bob"),
     badge(None, "Bob"),
@@ -196,9 +198,9 @@ def test_values_are_compared_as_distinct_compares_them(graph: Graph) -> None:
 
 
 def test_blobs_are_compared_by_their_bytes(graph: Graph) -> None:
-    graph.load([note("n", photo="base64:aGVsbG8="), note("n", photo="file:///nowhere/a.png")])
+    graph.load([note("n", photo="base64:aGVsbG8="), note("n", photo=OUTSIDE)])
     assert merge(graph, [note("n", photo="base64:aGVsbG8=")]).commit is None
-    assert merge(graph, [note("n", photo="file:///nowhere/a.png")]).commit is None
+    assert merge(graph, [note("n", photo=OUTSIDE)]).commit is None
     # As long as the other, and different.
     assert merge(graph, [note("n", photo="base64:aGVsbGE=")]).commit is not None
     assert len(rows_of(graph, "Note")) == 3

@@ -116,6 +116,10 @@ def load(
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Let an overwrite without rows remove all rows of a type.")
     ] = False,
+    allow_missing_blobs: Annotated[
+        bool,
+        typer.Option("--allow-missing-blobs", help="Load blobs whose URI names a file that is not there."),
+    ] = False,
     engine: Annotated[Engine, typer.Option("--engine", help="Where the load runs.")] = "auto",
     check: Annotated[bool, typer.Option("--check", help="Report every problem and write nothing.")] = False,
     message: Message = None,
@@ -160,6 +164,7 @@ def load(
             txn=transaction,
             identity=identities,
             allow_empty=allow_empty,
+            allow_missing_blobs=allow_missing_blobs,
             engine=engine,
             message=message or _describe_files(given),
             check=check,

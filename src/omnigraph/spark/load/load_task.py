@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
@@ -23,6 +24,7 @@ from omnigraph.language.schema import Catalog, EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.storage import tables
 from omnigraph.storage.columns import column_of, encode_values, make_nulls, to_list
+from omnigraph.storage.external_objects import find_missing_objects
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.tables import Access, FragmentText, Table, WriteMode, open_table
 from omnigraph.violation_groups import ViolationCounts, encode_counts
@@ -126,6 +128,8 @@ class LoadTask:
     names: Mapping[str, str]
     """The names of files as the user gave them, by path."""
     form: RowForm = RowForm.WHOLE
+    allow_missing_blobs: bool = False
+    """Whether blobs may refer to objects that are not there."""
 
     def read_records(
         self, to_record: ObjectReader | None, batches: Iterable[pa.RecordBatch]
@@ -275,6 +279,9 @@ class PartitionWriter:
         self.lines: Counter[tuple[str, int]] = Counter()
         self.divided: set[str] = set()
         self._task = task
+        self._find_missing = None
+        if not task.allow_missing_blobs:
+            self._find_missing = partial(find_missing_objects, storage_options=task.scratch.access.storage_options)
         self._buffers: dict[str, _TableBuffer] = {}
         self._violations: list[Mapping[str, object]] = []
         self._counts = ViolationCounts()
@@ -294,7 +301,7 @@ class PartitionWriter:
         if isinstance(found, RejectedRecord):
             self._reject(found, block)
             return
-        validated = validate_batch(found)
+        validated = validate_batch(found, self._find_missing)
         for rejected in validated.rejected:
             self._reject(rejected, block)
         self._buffer(validated, block)

@@ -265,6 +265,7 @@ def _run_read_job(
         None if options.check else MAX_VIOLATIONS,
         names_by_path([*paths, *(each.name for each in typed if isinstance(each.rows, DataFile))]),
         given.form,
+        options.allow_missing_blobs,
     )
     with translate_spark_errors("reading a load"):
         records = partial(task.read_records, None)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 MAX_WRITTEN_ROWS: Final = 10_000_000
 """More rows than these are refused: one process checks them."""
 
-WRITE_OPTIONS: Final = ("message", "actor", "txn_app", "txn_version", "allow_empty")
+WRITE_OPTIONS: Final = ("message", "actor", "txn_app", "txn_version", "allow_empty", "allow_missing_blobs")
 """Options that only a write has."""
 _OPTIONS: Final = ("path", "type", "branch", *WRITE_OPTIONS)
 
@@ -66,6 +66,7 @@ class TypeWriteOptions:
     actor: str | None = None
     txn: tuple[str, int] | None = None
     allow_empty: bool = False
+    allow_missing_blobs: bool = False
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
@@ -89,8 +90,11 @@ def parse_write_options(options: Mapping[str, str]) -> TypeWriteOptions:
         problems.append("txn_app and txn_version belong together: a name, and a number that grows")
     if version is not None and not version.isdecimal():
         problems.append(f"txn_version is '{version}', which is not a number")
-    if given.get("allow_empty", "false") not in ("true", "false"):
-        problems.append(f"allow_empty is '{given['allow_empty']}', which is neither true nor false")
+    problems += [
+        f"{name} is '{given[name]}', which is neither true nor false"
+        for name in ("allow_empty", "allow_missing_blobs")
+        if given.get(name, "false") not in ("true", "false")
+    ]
     if problems:
         listed: list[Json] = list(problems)
         raise ParameterError("; ".join(problems), details={"problems": listed})
@@ -102,6 +106,7 @@ def parse_write_options(options: Mapping[str, str]) -> TypeWriteOptions:
         actor=given.get("actor"),
         txn=None if app is None or version is None else (app, int(version)),
         allow_empty=given.get("allow_empty") == "true",
+        allow_missing_blobs=given.get("allow_missing_blobs") == "true",
         storage_options=storage_options_of(options),
     )
 
@@ -205,7 +210,7 @@ class TypeWriter(DataSourceArrowWriter):
             manifest,
             schema,
             replace(_to_input(require_type(schema.catalog, options.type), rows), allow_empty=options.allow_empty),
-            LoadOptions(self._mode),
+            LoadOptions(self._mode, allow_missing_blobs=options.allow_missing_blobs),
             CommitOptions(options.branch, actor=options.actor, message=options.message, txn=options.txn),
         )
 

@@ -76,6 +76,7 @@ class StreamOptions:
     message: str | None
     app: str
     identity: Identity | None = None
+    allow_missing_blobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,14 @@ class StreamDestination:
             LoadInput(None, nodes, edges),
             # Spark repeats a batch with the same rows, so one without rows needs no commit.
             LoadOptions(
-                options.mode, options.on_error, rejects, "spark", check, keeps_txn=False, identity=options.identity
+                options.mode,
+                options.on_error,
+                rejects,
+                "spark",
+                check,
+                keeps_txn=False,
+                identity=options.identity,
+                allow_missing_blobs=options.allow_missing_blobs,
             ),
             CommitOptions(options.branch, actor=options.actor, message=options.message, txn=txn),
         )

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -29,6 +30,7 @@ from omnigraph.manifest.references import (
 )
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot, open_pin
+from omnigraph.storage.external_objects import find_missing_objects
 from omnigraph.storage.machine_memory import release_unused_memory
 from omnigraph.storage.tables import WriteMode, branch_uri
 from omnigraph.write.commit import (
@@ -97,6 +99,7 @@ class LoadOptions:
     """The options of a load. ``engine`` is the engine that was chosen, never "auto".
 
     ``keeps_txn``: a load with a ``txn`` makes a commit even if it changes no rows, so that a retry finds it.
+    ``allow_missing_blobs``: blobs may refer to objects that are not there.
     ``identity``: the columns by which a merge or an update finds the stored rows of records without an id, by type.
     ``replaced_head``: the newest commit of the branch, if the load replaces it by a new branch at ``from_branch``.
     """
@@ -110,6 +113,7 @@ class LoadOptions:
     from_branch: Reference | None = None
     keeps_txn: bool = True
     identity: Identity | None = None
+    allow_missing_blobs: bool = False
     replaced_head: str | None = None
 
 
@@ -365,7 +369,7 @@ def _read_locally(context: LoadContext) -> Generator[ParsedInput]:
             )
         with quarantine or nullcontext():
             try:
-                _fill_buffer(context.catalog, context.input, buffer, quarantine or collected)
+                _fill_buffer(context, buffer, quarantine or collected)
             except BaseException:
                 discard()
                 raise
@@ -375,8 +379,12 @@ def _read_locally(context: LoadContext) -> Generator[ParsedInput]:
             yield ParsedInput(tables, collected, quarantine, LOCAL_LOAD_ENGINE, discard)
 
 
-def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rejects: RejectSink) -> None:
+def _fill_buffer(context: LoadContext, buffer: RowBuffer, rejects: RejectSink) -> None:
     """Read the input once: buffer the rows that pass the row rules, reject the others."""
+    catalog, load_input = context.catalog, context.input
+    find_missing = None
+    if not context.options.allow_missing_blobs:
+        find_missing = partial(find_missing_objects, storage_options=context.manifest.location.options())
     tables = resolve_tables(catalog, load_input)
     opened = open_tables(catalog, tables)
     with buffer:
@@ -390,7 +398,7 @@ def _fill_buffer(catalog: Catalog, load_input: LoadInput, buffer: RowBuffer, rej
                     buffer.buffer_of(rejected_type)
                 continue
             check_deadline()
-            batch = validate_batch(item)
+            batch = validate_batch(item, find_missing)
             buffer.add(batch)
             for rejected in batch.rejected:
                 rejects.take(rejected)

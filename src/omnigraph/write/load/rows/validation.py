@@ -6,18 +6,19 @@ the columns of the type's table. Nothing here reads the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.errors import Json, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.rows import PUBLIC_NAMES
+from omnigraph.read.rows import PUBLIC_NAMES, blob_properties_of
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, make_nulls, to_bool_array, to_list
 from omnigraph.storage.internal_columns import InternalColumn
@@ -26,6 +27,13 @@ from omnigraph.write.load.rows.conversion import ConvertedColumn
 from omnigraph.write.load.rows.partial_rows import Mask, pack_given, partial_schema
 from omnigraph.write.row_values import generate_ids
 from omnigraph.write.rules import REQUIRED, AbsentValues, find_row_violations, format_key, shorten
+
+BLOB_FILE: Final = "blob file"
+"""The rule that a blob breaks if it refers to an object which is not there."""
+_MISSING_HINT: Final = "put it there, or give allow_missing_blobs (--allow-missing-blobs)"
+
+MissingObjectSearch: TypeAlias = Callable[[Collection[str]], Mapping[str, str]]
+"""Returns what is wrong with each of some URIs whose object is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +111,16 @@ def format_value(value: object) -> str | None:
     return None if value is None else shorten(str(value))
 
 
-def validate_batch(batch: RawBatch) -> ValidatedBatch:
-    """Assign ids to the rows of a batch, check each row by itself, and separate accepted from rejected rows."""
+def validate_batch(batch: RawBatch, find_missing: MissingObjectSearch | None = None) -> ValidatedBatch:
+    """Assign ids to the rows of a batch, check each row by itself, and separate accepted from rejected rows.
+
+    ``find_missing`` looks for the objects that blobs refer to; without it they may be missing.
+    """
     rows, is_generated, errors = _assign_ids(batch)
     errors = [*batch.errors, *errors]
     errors += _check_row_rules(batch, rows, errors)
+    if find_missing is not None:
+        errors += _find_missing_blobs(batch.type, rows, find_missing)
     kept, lines = rows, batch.lines
     if errors or is_generated.any() != is_generated.all():
         valid = np.setdiff1d(np.arange(rows.num_rows), [error.row for error in errors])
@@ -182,6 +195,23 @@ def _check_row_rules(batch: RawBatch, rows: pa.RecordBatch, known: Iterable[RowE
         if name in PUBLIC_NAMES and rule == REQUIRED:
             name, message = PUBLIC_NAMES[name], message.replace(f"'{name}'", f"'{PUBLIC_NAMES[name]}'")
         found.append(RowError(row, name, rule, message, value))
+    return found
+
+
+def _find_missing_blobs(
+    type_: NodeType | EdgeType, rows: pa.RecordBatch, find_missing: MissingObjectSearch
+) -> list[RowError]:
+    """Return an error for each blob that refers to an object which is not there."""
+    found: list[RowError] = []
+    for name in blob_properties_of(type_):
+        uris = to_list(compute("struct_field", column_of(rows, name), options=pc.StructFieldOptions(["uri"])))
+        places = {row: uri for row, uri in enumerate(cast("list[str | None]", uris)) if uri is not None}
+        missing: Mapping[str, str] = find_missing(set(places.values())) if places else {}
+        found += [
+            RowError(row, name, BLOB_FILE, f"'{name}': {missing[uri]}; {_MISSING_HINT}", format_value(uri))
+            for row, uri in places.items()
+            if uri in missing
+        ]
     return found
 
 
