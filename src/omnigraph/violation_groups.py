@@ -166,7 +166,7 @@ class ViolationCounts:
         found = [group for kind in self._kinds.by_key for group in _to_groups(kind, self._values[kind], locate)]
         if self._kinds.others.count:
             found.append(_to_group(("", None, "", None), None, self._kinds.others, locate, ", and other rules"))
-        return sort_groups(found)
+        return sort_violation_groups(found)
 
 
 def encode_counts(counts: ViolationCounts) -> str:
@@ -187,7 +187,7 @@ def count_violations(violations: Iterable[Violation]) -> ViolationCounts:
     return counts
 
 
-def sort_groups(groups: Iterable[ViolationGroup]) -> tuple[ViolationGroup, ...]:
+def sort_violation_groups(groups: Iterable[ViolationGroup]) -> tuple[ViolationGroup, ...]:
     """Return groups, the most serious kind first, and each kind with its most frequent value first."""
     by_kind: dict[_Kind, list[ViolationGroup]] = {}
     for each in groups:

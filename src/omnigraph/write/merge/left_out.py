@@ -26,7 +26,7 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_among, to_bool_array, to_list
 from omnigraph.write.merge.alignment import MergeBase, align_ranges
 from omnigraph.write.merge.conflict_images import read_stored_rows
-from omnigraph.write.merge.three_way import align_rows, compare_columns, compare_rows
+from omnigraph.write.merge.three_way import align_rows, compare_rows, find_equal_values
 from omnigraph.write.rules import type_of_table
 
 LeftOutReason: TypeAlias = Literal["dropped-type", "dropped-property", "resolved", "undone"]
@@ -125,7 +125,7 @@ def _count_changed_values(part: ChangedRows, name: str) -> int:
     after = column_of(part.after, name)
     if part.before is None:
         return len(after) - after.null_count
-    return int((~compare_columns(column_of(part.before, name), after)).sum())
+    return int((~find_equal_values(column_of(part.before, name), after)).sum())
 
 
 # --------------------------------------------------------------------------------------------- undone

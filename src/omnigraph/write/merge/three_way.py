@@ -194,10 +194,10 @@ def _combine_columns(one: SideRows, other: SideRows, columns: Iterable[Mask]) ->
 
 
 def _compare_column(one: pa.Table, other: pa.Table, name: str) -> Mask:
-    return compare_columns(column_of(one, name), column_of(other, name))
+    return find_equal_values(column_of(one, name), column_of(other, name))
 
 
-def compare_columns(one: Values, other: Values) -> Mask:
+def find_equal_values(one: Values, other: Values) -> Mask:
     """Return for each row whether two columns hold the same value. Blobs are compared by content or location."""
     if not pa.types.is_struct(one.type):
         return compare_values(one, other)
@@ -205,7 +205,7 @@ def compare_columns(one: Values, other: Values) -> Mask:
     same = ~(missing | other_missing)
     for name in ("data", "uri", "position", "size"):
         parts = (compute("struct_field", each, options=pc.StructFieldOptions([name])) for each in (one, other))
-        same &= compare_columns(*parts)
+        same &= find_equal_values(*parts)
     return same | (missing & other_missing)
 
 

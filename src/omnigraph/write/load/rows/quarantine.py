@@ -23,7 +23,7 @@ from omnigraph.storage.columns import column_of, compute, to_bool_array, to_list
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.location import Location, locate, strip_file_scheme
 from omnigraph.storage.objects import Objects
-from omnigraph.violation_groups import Locate, ViolationCounts, ViolationGroup, sort_groups
+from omnigraph.violation_groups import Locate, ViolationCounts, ViolationGroup, sort_violation_groups
 from omnigraph.write.load.rows.partial_rows import Mask, unpack_given
 from omnigraph.write.load.rows.rejects_file import (
     PARQUET_SUFFIX,
@@ -77,7 +77,7 @@ def build_load_error(
 ) -> ValidationError:
     """Build the error of a load that changed nothing. Violations are sorted by file and line."""
     found = sorted(violations, key=_sort_key)
-    ordered = sort_groups(groups)
+    ordered = sort_violation_groups(groups)
     first, count = found[0], sum(each.count for each in ordered)
     position = f"{first.file or 'record'}:{first.line}: " if first.line is not None else ""
     others = f" (and {count - 1:,} more)" if count > 1 else ""
