@@ -72,8 +72,12 @@ _BOM: Final = b"\xef\xbb\xbf"
 _REPORT_SCHEMA: Final = pa.schema(
     [pa.field("partition", pa.int64()), pa.field("kind", pa.string()), pa.field("body", pa.string())]
 )
+MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Rows are read and checked in batches of at most about this size, whatever one batch of Spark holds."""
 _MAX_BUFFERED_REJECTED: Final = 10_000
 """The most rejected records that a task buffers."""
+MAX_REJECTED_BYTES: Final = 8 * 1024 * 1024
+"""The most characters of rejected records that a task buffers."""
 
 
 class ReportKind(StrEnum):
@@ -183,7 +187,7 @@ class BlockRows:
 
 def split_by_block(batches: Iterable[pa.RecordBatch]) -> Iterator[BlockRows]:
     """Yield consecutive rows of one block."""
-    for batch in batches:
+    for batch in _split_large(batches):
         files = column_of(batch, InternalColumn.FILE)
         blocks = column_of(batch, BLOCK) if BLOCK in batch.schema.names else make_nulls(batch.num_rows, pa.int64())
         changed = np.diff(encode_values(files)) | np.diff(encode_values(blocks))
@@ -197,7 +201,7 @@ def _split_by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | No
     """Yield consecutive rows of one file with its number, in larger batches than those of Spark."""
     buffer: list[pa.RecordBatch] = []
     before: int | None = None
-    for batch in batches:
+    for batch in _split_large(batches):
         numbers, rows = (
             column_of(batch, InternalColumn.FILE),
             batch.remove_column(batch.schema.get_field_index(InternalColumn.FILE)),
@@ -205,13 +209,28 @@ def _split_by_file(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int | No
         bounds = [0, *(np.flatnonzero(np.diff(encode_values(numbers))) + 1).tolist(), batch.num_rows]
         for start, end in pairwise(bounds if batch.num_rows else []):
             number = cast("int | None", to_list(numbers.slice(start, 1))[0])
-            if buffer and (number != before or sum(each.num_rows for each in buffer) >= BATCH_ROWS):
+            following = rows.slice(start, end - start)
+            if buffer and (number != before or _is_full([*buffer, following])):
                 yield before, _combine_batches(buffer)
                 buffer = []
             before = number
-            buffer.append(rows.slice(start, end - start))
+            buffer.append(following)
     if buffer:
         yield before, _combine_batches(buffer)
+
+
+def _is_full(batches: Sequence[pa.RecordBatch]) -> bool:
+    return sum(each.num_rows for each in batches) > BATCH_ROWS or sum(each.nbytes for each in batches) > MAX_BATCH_BYTES
+
+
+def _split_large(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches, divided so that no batch has more bytes than the limit, unless it is one row."""
+    for batch in batches:
+        if batch.nbytes <= MAX_BATCH_BYTES or batch.num_rows <= 1:
+            yield batch
+            continue
+        half = batch.num_rows // 2
+        yield from _split_large((batch.slice(0, half), batch.slice(half)))
 
 
 def _combine_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -286,6 +305,7 @@ class PartitionWriter:
         self._violations: list[Mapping[str, object]] = []
         self._counts = ViolationCounts()
         self._rejected: list[Mapping[str, object]] = []
+        self._rejected_bytes = 0
         self._rejected_counts: Counter[str] = Counter()
         self._rejected_fragments: list[FragmentText] = []
         self._opened: dict[str, Table] = {}
@@ -378,7 +398,8 @@ class PartitionWriter:
         if self._task.keeps_rejected:
             self._rejected.append({**to_rejects_line(rejected), "block": block})
             self._rejected_counts[table_key_of(rejected)] += 1
-            if len(self._rejected) >= _MAX_BUFFERED_REJECTED:
+            self._rejected_bytes += len(rejected.record)
+            if len(self._rejected) >= _MAX_BUFFERED_REJECTED or self._rejected_bytes > MAX_REJECTED_BYTES:
                 self._write_rejected()
             return
         for violation in rejected.violations:
@@ -390,7 +411,7 @@ class PartitionWriter:
     def _write_rejected(self) -> None:
         if self._rejected:
             self._rejected_fragments += self._write_scratch(pa.Table.from_pylist(list(self._rejected), REJECTED))
-            self._rejected = []
+            self._rejected, self._rejected_bytes = [], 0
 
     def _write_scratch(self, rows: pa.Table) -> tuple[FragmentText, ...]:
         return tables.write_rows(self._open(self._task.scratch), rows, "overwrite")

@@ -5,7 +5,7 @@ A part of a Parquet file is some of its row groups: each is read by itself, so n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ARROW_FILE: Final = b"ARROW1"
 _FILE_BATCH_ROWS: Final = 65_536
+_FILE_BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Batches of a Parquet file have fewer rows, if its rows are wide: about as many as have this size in the file."""
 
 ArrowReader: TypeAlias = "ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader"
 
@@ -133,9 +135,16 @@ def _read_parquet(
     groups = range(parquet.metadata.num_row_groups) if part.row_groups is None else part.row_groups
     total, rows = max(1, sum(parquet.metadata.row_group(number).num_rows for number in groups)), 0
     chosen = None if columns is None else list(columns)
-    for batch in parquet.iter_batches(_FILE_BATCH_ROWS, row_groups=list(groups), columns=chosen):
+    batch_rows = _choose_batch_rows(parquet.metadata, groups)
+    for batch in parquet.iter_batches(batch_rows, row_groups=list(groups), columns=chosen):
         rows += batch.num_rows
         yield rows / total, batch
+
+
+def _choose_batch_rows(metadata: pq.FileMetaData, groups: Iterable[int]) -> int:
+    sizes = [metadata.row_group(number) for number in groups]
+    row_bytes = max((each.total_byte_size // max(1, each.num_rows) for each in sizes), default=0)
+    return max(1, min(_FILE_BATCH_ROWS, _FILE_BATCH_BYTES // max(1, row_bytes)))
 
 
 def _read_arrow(opened: pa.MemoryMappedFile) -> Iterator[tuple[float, pa.RecordBatch]]:
