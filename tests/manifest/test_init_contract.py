@@ -11,8 +11,16 @@ import pytest
 import omnigraph
 from omnigraph.errors import FormatError, NotFound, StorageError
 from omnigraph.graph import Graph
-from omnigraph.language.schema import Schema, encode_ir, encode_state, parse_schema
-from omnigraph.manifest import contract
+from omnigraph.language.schema import (
+    STRICTER_THAN_0_8,
+    Schema,
+    check_schema,
+    encode_ir,
+    encode_state,
+    parse_schema,
+)
+from omnigraph.language.source import Source
+from omnigraph.manifest import contract, genesis, opening, settings
 from omnigraph.manifest.publisher import PublishRequest
 from omnigraph.storage.location import Location
 from tests.manifest.fence import intent, send
@@ -133,3 +141,17 @@ def test_a_stored_schema_that_does_not_compile_is_a_format_error(graph: Graph) -
     (Path(graph.uri) / contract.SOURCE_FILE).write_text("node {", "utf-8")
     with pytest.raises(FormatError, match="the stored schema does not compile"):
         _ = omnigraph.open(graph.uri, "ro").schema
+
+
+def test_a_graph_whose_node_types_differ_only_in_case_still_opens(local_location: Location) -> None:
+    text = "node Port { code: String @key }\nnode PORT { code: String @key }\n"
+    assert [(each.code, each.position.line) for each in check_schema(Source(text))] == [("S106", 2)]
+    chosen = settings.choose_new_settings(local_location, None, None, None)
+    manifest = opening.create_manifest(local_location, chosen)
+    genesis.init_graph(manifest, parse_schema(Source(text), tolerated=STRICTER_THAN_0_8), chosen, None)
+    with omnigraph.open(local_location.uri) as graph:
+        graph.load([{"type": "Port", "data": {"code": "a"}}, {"type": "PORT", "data": {"code": "b"}}])
+    with omnigraph.open(local_location.uri, mode="ro") as graph:
+        assert [row["p.code"] for row in graph.query("query q() { match { $p: PORT } return { $p.code } }").rows] == [
+            "b"
+        ]

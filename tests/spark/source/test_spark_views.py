@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.errors import NotFound, OmniGraphError, ParameterError, ReadOnly
 from omnigraph.graph import Graph
-from omnigraph.language.schema import parse_schema
+from omnigraph.language.schema import STRICTER_THAN_0_8, parse_schema
 from omnigraph.spark.graph import SparkGraph
 from omnigraph.spark.source import view_names
 
@@ -128,7 +128,7 @@ def test_names_that_would_stand_twice_say_what_they_are() -> None:
 
 
 def test_views_that_spark_could_not_tell_apart_are_refused() -> None:
-    catalog = parse_schema("node Aa { }\nnode AA { }").catalog
+    catalog = parse_schema("node Aa { }\nnode AA { }", tolerated=STRICTER_THAN_0_8).catalog
     with pytest.raises(ParameterError, match="two types would have the view 'node_aa'"):
         view_names(catalog.types())
 

@@ -36,6 +36,7 @@ def _find_all(file: ast.SchemaFile) -> Iterator[SchemaFinding]:
     node_names = {node.name.text for node in file.nodes}
     yield from _find_duplicates("interface", file.interfaces)
     yield from _find_duplicates("node", file.nodes)
+    yield from _check_case("node", [each.name for each in file.nodes])
     yield from _find_duplicate_edges(file.edges)
     for declaration in (*file.interfaces, *file.nodes, *file.edges):
         yield from _check_property_names(declaration.properties)
@@ -53,7 +54,7 @@ def _find_all(file: ast.SchemaFile) -> Iterator[SchemaFinding]:
     for declaration in (*file.nodes, *file.edges):
         # Properties with a wrong type were reported above; no further check applies to them.
         properties = [each for each in resolve_properties(declaration, interfaces) if not any(_check_type(each.type))]
-        yield from _check_case(properties)
+        yield from _check_case("property", [each.name for each in properties])
         yield from check_annotations(declaration, properties)
         yield from check_constraints(declaration, properties)
 
@@ -99,17 +100,16 @@ def _check_property_names(properties: Iterable[ast.PropertySyntax]) -> Iterator[
             yield SchemaFinding(
                 codes.RESERVED_NAME, message, name.span, f"choose another name, such as '{name.text}_value'"
             )
-    yield from _check_case(properties)
+    yield from _check_case("property", [each.name for each in properties])
 
 
-def _check_case(properties: Iterable[ast.PropertySyntax]) -> Iterator[SchemaFinding]:
-    # Spark cannot tell such columns apart.
+def _check_case(kind: str, names: Iterable[ast.NameSyntax]) -> Iterator[SchemaFinding]:
+    # Spark cannot tell such columns and views apart.
     seen: dict[str, str] = {}
-    for each in properties:
-        name = each.name
+    for name in names:
         earlier = seen.setdefault(name.text.lower(), name.text)
         if earlier != name.text:
-            message = f"property '{name.text}' differs from '{earlier}' only in case"
+            message = f"{kind} '{name.text}' differs from '{earlier}' only in case"
             yield SchemaFinding(codes.NAMES_DIFFER_IN_CASE, message, name.span, "rename one of the two")
 
 

@@ -52,7 +52,7 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         RESERVED_NAME: "A property has a name that the system uses itself.",
         UNKNOWN_TYPE: "An edge or `implements` names a type that is not declared.",
         INTERFACE_MISMATCH: "A node declares an interface's property with another type.",
-        NAMES_DIFFER_IN_CASE: "Two properties of a type differ only in case.",
+        NAMES_DIFFER_IN_CASE: "Two properties of a type, or two node types, differ only in case.",
         INTERFACES_DISAGREE: "Two interfaces of a node declare a property differently.",
         BAD_TYPE: "A vector's dimension is out of range, or a list holds blobs.",
         DUPLICATE_ENUM_VALUE: "An enum has a value twice.",
