@@ -6,13 +6,27 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from omnigraph.errors import OmniGraphError, SparkUnavailable, StorageError
+import omnigraph
+from omnigraph.errors import (
+    ExpectedVersionMismatch,
+    NotFound,
+    OmniGraphError,
+    ParameterError,
+    SchemaError,
+    SparkUnavailable,
+    StorageError,
+    ValidationError,
+    Violation,
+)
+from omnigraph.language.schema import check_schema
+from omnigraph.language.source import Source
 from omnigraph.spark.diagnosis import explain_failure
 from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.task_errors import TaskError
 from tests.spark import spark_failures
 from tests.spark.test_spark_session import clean_environment
 
@@ -127,10 +141,10 @@ CASES: dict[str, tuple[str, type[OmniGraphError], str, str]] = {
         "the server of Spark Connect does not answer",
         "the log of the server",
     ),
-    "our own error": (
-        f"{RAISED}omnigraph.errors.NotFound: there is no ship",
+    "our own error of storage": (
+        f"{RAISED}omnigraph.errors.StorageError: no disk",
         StorageError,
-        "loading failed on Spark: there is no ship",
+        "loading failed on Spark: no disk",
         "nothing was changed",
     ),
     "any error of Python": (
@@ -156,6 +170,39 @@ def test_the_cause_and_the_way_out_are_told(case: str) -> None:
     assert found.message.startswith("loading failed on Spark: ")
     assert reason in found.message
     assert way_out in (found.hint or "")
+
+
+ERRORS: Final[list[OmniGraphError]] = [
+    NotFound("there is no ship", hint="look again", details={"type": "Ship"}),
+    ParameterError("line 7: ° is no number"),
+    ExpectedVersionMismatch("node:Ship", 3, 4),
+    ValidationError("bad", [Violation("Ship", "@key(code)", "'a' is there twice", "f.csv", 7, "a", "code", "a")]),
+    SchemaError(check_schema(Source("node Ship { code: Strng }", "ships.pg"))),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_the_error_of_a_task_is_what_it_was(error: OmniGraphError) -> None:
+    text = (
+        f"{RAISED}omnigraph.spark.task_errors.TaskError: {TaskError(error)}\n\tat org.apache.spark.Some(Some.scala:1)"
+    )
+    found = explain_failure("loading", text)
+    assert (type(found), found.to_json(), str(found)) == (type(error), error.to_json(), str(error))
+    if isinstance(error, ValidationError | SchemaError):
+        assert found.__dict__.get("violations") == error.__dict__.get("violations")
+        assert found.__dict__.get("problems") == error.__dict__.get("problems")
+
+
+def test_an_error_that_spark_cut_keeps_its_class() -> None:
+    text = f"{RAISED}omnigraph.errors.NotFound: there is no ship\nomnigraph-task-error:eyJjb2Rl"
+    found = explain_failure("loading", text)
+    assert (type(found), found.code, found.message) == (NotFound, "not_found", "there is no ship")
+
+
+def test_every_task_reports_its_errors() -> None:
+    folder = Path(omnigraph.__file__).parent
+    found = [file.name for file in folder.rglob("*.py") if ".mapInArrow(" in file.read_text("utf-8")]
+    assert found == ["task_errors.py"], "map_batches is the one way to run a task"
 
 
 RAISED_BY_SQL = "[USER_RAISED_EXCEPTION] none of the first rows has the label Ship SQLSTATE: P0001"

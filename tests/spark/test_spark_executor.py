@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import omnigraph
-from omnigraph.errors import NotFound, ReadOnly, StorageError
+from omnigraph.errors import NotFound, ReadOnly
 from omnigraph.graph import Graph
 from omnigraph.maintain.optimize import plan_worthwhile_tasks, stage_compaction
 from omnigraph.spark.executor import SparkExecutor
@@ -38,7 +38,7 @@ def _walked_over(_: int) -> tuple[int, int]:
 
 
 def _missing(name: str) -> None:
-    raise NotFound(f"there is no {name}")
+    raise NotFound(f"there is no {name}", details={"name": name})
 
 
 def ships(first: int, count: int) -> list[dict[str, object]]:
@@ -72,9 +72,10 @@ def test_a_worker_collects_no_garbage_of_modules_after_each_task(spark: SparkSes
     assert gc.get_freeze_count() == frozen_here
 
 
-def test_what_a_task_raises_is_said(spark: SparkSession) -> None:
-    with pytest.raises(StorageError, match="looking failed on Spark: there is no ship"):
+def test_what_a_task_raises_is_raised_here(spark: SparkSession) -> None:
+    with pytest.raises(NotFound, match="there is no ship") as caught:
         SparkExecutor(spark, "looking").run(_missing, ["ship"])
+    assert (caught.value.code, caught.value.details) == ("not_found", {"name": "ship"})
 
 
 def test_indexes_are_built_on_executors(spark: SparkSession, fleet: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
+from omnigraph.error_json import ERROR_CLASSES, make_error
 from omnigraph.errors import NotFound, OmniGraphError, SparkUnavailable, StorageError
 from omnigraph.lazy_dataclass import dataclass
+from omnigraph.spark.task_errors import find_task_error
 
 _MISSING_PATH: Final = "PATH_NOT_FOUND"
-_OWN_ERROR: Final = re.compile(r"^omnigraph\.errors\.\w+: (.+)$", re.MULTILINE)
+_OWN_ERROR: Final = re.compile(r"^omnigraph\.errors\.(\w+): (.+)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit): .+$", re.MULTILINE)
 _RAISED: Final = "An exception was thrown from the Python worker"
 _PREFIX: Final = re.compile(
@@ -180,16 +182,33 @@ def translate_spark_errors(activity: str) -> Generator[None]:
 
 def explain_failure(activity: str, text: str) -> OmniGraphError:
     """Return the error for a failure that Spark tells with this text."""
-    own = _OWN_ERROR.findall(text)
-    if own:
-        # A task raised it: it says all there is to say.
-        return StorageError(f"{activity} failed on Spark: {own[-1]}", hint=f"see the log of Spark; {_UNCHANGED}")
-    for cause in _CAUSES:
-        explained = cause.explain(activity, text)
-        if explained is not None:
-            return explained
-    reason = _find_reason(text)
-    return StorageError(f"{activity} failed on Spark: {reason}", hint=f"see the log of Spark; {_UNCHANGED}")
+    return find_cause(activity, text) or _explain_other(activity, _find_reason(text))
+
+
+def find_cause(activity: str, text: str) -> OmniGraphError | None:
+    """Return the error for a failure whose cause is known: a task raised an error of ours, or its words are known."""
+    own = find_task_error(text) or _find_own_error(text)
+    if own is not None:
+        # It says all there is to say; an error of the storage does not say who used it.
+        return _explain_other(activity, own.message, own) if type(own) is StorageError else own
+    return next((found for cause in _CAUSES if (found := cause.explain(activity, text)) is not None), None)
+
+
+def _explain_other(activity: str, reason: str, error: StorageError | None = None) -> StorageError:
+    hint = None if error is None else error.hint
+    details = None if error is None else error.details
+    hint = hint or f"see the log of Spark; {_UNCHANGED}"
+    return StorageError(f"{activity} failed on Spark: {reason}", hint=hint, details=details)
+
+
+def _find_own_error(text: str) -> OmniGraphError | None:
+    """Return the last error of this package in a traceback of Python. Its hint is part of its message."""
+    found = _OWN_ERROR.findall(text)
+    if not found:
+        return None
+    name, message = found[-1]
+    kind = next((each for each in ERROR_CLASSES.values() if each.__name__ == name), OmniGraphError)
+    return make_error(kind, message, None, None)
 
 
 def _find_reason(text: str) -> str:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.diagnosis import translate_spark_errors
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.tables import Table
 
@@ -99,9 +100,9 @@ class SparkExecutor:
         with translate_spark_errors(self.activity):
             if sum(map(len, bodies)) <= _MAX_BYTES_WITH_TASKS:
                 numbers = self.session.range(0, count, 1, count)
-                return numbers.mapInArrow(partial(_map_numbers, task, bodies), schema)
+                return map_batches(numbers, partial(_map_numbers, task, bodies), schema)
             given = self.session.createDataFrame(_number_bodies(bodies))
-            return given.repartitionById(count, _NUMBER).mapInArrow(partial(_map_bodies, task), schema)
+            return map_batches(given.repartitionById(count, _NUMBER), partial(_map_bodies, task), schema)
 
     @property
     def can_map_many(self) -> bool:
@@ -118,7 +119,7 @@ class SparkExecutor:
         with translate_spark_errors(self.activity), self._without_local_relations():
             # Each batch becomes a partition.
             given = self.session.createDataFrame(pa.Table.from_batches(rows.to_batches(max_chunksize=1), _ROWS))
-            return given.mapInArrow(partial(_map_bodies, task), schema)
+            return map_batches(given, partial(_map_bodies, task), schema)
 
     @contextmanager
     def _without_local_relations(self) -> Generator[None]:

@@ -20,6 +20,7 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.scratch import ScratchFolder
 from omnigraph.spark.sized_frames import MAX_BROADCAST_BYTES, PARTITION_BYTES, SizedFrame
+from omnigraph.spark.task_errors import map_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +59,7 @@ class Spool:
     def keep(self, frame: DataFrame) -> SizedFrame:
         """Compute a frame, once; return one that reads the result, with its number of rows."""
         folder = self._folder()
-        reports = self._executor.collect(frame.mapInArrow(partial(_write_parquet, folder), _REPORT_COLUMNS))
+        reports = self._executor.collect(map_batches(frame, partial(_write_parquet, folder), _REPORT_COLUMNS))
         files = [SpooledFile(*cast("tuple[str, int, int]", report)) for report in reports]
         rows, size = sum(each.rows for each in files), sum(each.size for each in files)
         is_small = size <= MAX_BROADCAST_BYTES

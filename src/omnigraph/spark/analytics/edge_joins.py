@@ -18,6 +18,7 @@ from omnigraph.analytics import find_wrong_weights
 from omnigraph.spark.analytics.edge_pieces import CutResult, EdgeCut, NodeNumbers, refuse_edges, write_pieces
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.sized_frames import MAX_TASK_ROWS, SizedFrame, join_by_size
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.tables import list_fragments
 from omnigraph.write.executor import group_evenly
@@ -44,7 +45,7 @@ def cut_by_joins(executor: SparkExecutor, cut: EdgeCut) -> list[CutResult]:
         frame = join_by_size(
             SizedFrame(frame, count, _EDGE_BYTES), numbered, [column], "inner", executor.parallelism
         ).drop(column)
-    rows = executor.collect(frame.mapInArrow(partial(_write_joined, cut), "body binary"))
+    rows = executor.collect(map_batches(frame, partial(_write_joined, cut), "body binary"))
     # Pickled by our own tasks.
     return [cast("CutResult", pickle.loads(bytes(body))) for (body,) in cast("list[tuple[bytes]]", rows)]  # noqa: S301
 

@@ -27,6 +27,7 @@ from omnigraph.spark.key_filter import KeyFilter, KeySource, can_filter_keys, co
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage import tables
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, take_where
@@ -194,7 +195,7 @@ def _pair_rows(
     incoming = _map_digests(executor, staged.detached, staged.own_fragments, task.digest_incoming)
     if task.basis.identity is None and can_look_up_ids(table, incoming.max_rows):
         divided = divide_by_ids(incoming.frame, incoming.max_rows, executor.parallelism)
-        return divided.mapInArrow(partial(_look_up_partition, task, staged.detached, table), _OUTCOME_COLUMNS)
+        return map_batches(divided, partial(_look_up_partition, task, staged.detached, table), _OUTCOME_COLUMNS)
     if can_filter_keys(incoming.max_rows, table.count_rows()):
         source = KeySource(staged.detached, staged.own_fragments, task.digest_incoming, "key")
         task = replace(task, keys=collect_key_filter(executor, [source], incoming.max_rows))
@@ -209,7 +210,7 @@ def _pair_rows(
     count = 1 + (incoming.max_rows + stored.max_rows) // _ROWS_PER_PARTITION
     shuffled = union_all([incoming.frame, frame]).repartition(min(MAX_PARTITIONS, count), "key")
     pair = partial(_pair_partition, task, staged.detached, table)
-    return shuffled.mapInArrow(pair, _OUTCOME_COLUMNS)
+    return map_batches(shuffled, pair, _OUTCOME_COLUMNS)
 
 
 def _map_digests(executor: SparkExecutor, table: Table, fragments: Mapping[int, int], task: FragmentTask) -> SizedFrame:
@@ -289,7 +290,7 @@ def _rewrite_changed(
     """Write the fragments again that lose rows or get ids; return them, and the report without a fragment."""
     task = partial(_rewrite_partition, staged.detached, scratch, staged.type, layout)
     by_fragment = outcomes.repartition(max(1, min(MAX_PARTITIONS, len(layout.rows))), "fragment")
-    found = executor.collect(by_fragment.mapInArrow(task, _REWRITTEN_COLUMNS))
+    found = executor.collect(map_batches(by_fragment, task, _REWRITTEN_COLUMNS))
     return [
         _RewrittenFragment(fragment, rows, taken, replaced, *(tuple(orjson.loads(texts)) for texts in files))
         for fragment, rows, taken, replaced, *files in cast("list[tuple[int, int, int, int, str, str]]", found)

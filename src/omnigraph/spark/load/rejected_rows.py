@@ -26,6 +26,7 @@ from omnigraph.spark.load.load_task import REJECTED
 from omnigraph.spark.load.staging import map_ids, scan_ids
 from omnigraph.spark.rules import FOUND, ViolationFrame, describe_found
 from omnigraph.spark.sized_frames import SizedFrame, count_partitions, divide_fragments, join_by_size
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, is_among, make_nulls, to_bool_array, to_list
 from omnigraph.storage.tables import FragmentText, Table, combine_batches, estimate_row_bytes
@@ -150,8 +151,8 @@ class DistributedRejects:
         from pyspark.sql import functions
 
         parts = [
-            each.frame.mapInArrow(
-                partial(_describe_reasons, round_, each.rules, self.rows.type.table_key), _REASON_COLUMNS
+            map_batches(
+                each.frame, partial(_describe_reasons, round_, each.rules, self.rows.type.table_key), _REASON_COLUMNS
             )
             for round_, each in enumerate(self.violations)
             if each.frame is not None
@@ -175,7 +176,7 @@ def _find_unhandled(
     assert found.frame is not None
     ids: dict[str, Values] = {each.rows.type.table_key: each.ids for each in rejected}
     by_rule = [ids.get(rule.table_key, NO_IDS) for rule in found.rules]
-    left = found.frame.mapInArrow(partial(_filter_unhandled, by_rule), found.frame.schema)
+    left = map_batches(found.frame, partial(_filter_unhandled, by_rule), found.frame.schema)
     return _describe_some(executor, replace(found, frame=left))
 
 
@@ -188,7 +189,7 @@ def write_rejected(
     executor: SparkExecutor, frame: DataFrame, convert: ToRejected, scratch: Table
 ) -> tuple[FragmentText, ...]:
     """Write rows of a frame as rejected records to fragments of the scratch table."""
-    written = executor.collect(frame.mapInArrow(partial(_write_rejected, scratch, convert), "fragments string"))
+    written = executor.collect(map_batches(frame, partial(_write_rejected, scratch, convert), "fragments string"))
     return tuple(
         text
         for (texts,) in cast("list[tuple[str]]", written)

@@ -25,6 +25,7 @@ from omnigraph.spark.load.incoming_rows import DistributedRows, RowsOfFragments
 from omnigraph.spark.load.rejected_rows import to_rejected_reader, to_task_rows
 from omnigraph.spark.load.rewritten_rows import FragmentLayout, RewrittenPositions, write_origins
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, divide_fragments
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, make_nulls
 from omnigraph.storage.tables import ROW_ADDRESS, FragmentText, Table, combine_batches, estimate_stored_row_bytes
@@ -150,7 +151,7 @@ def _find_targets(
     stored = _map_keys(executor, table, table.fragment_rows(), task.read_stored)
     count = 1 + (rows.positions.count + table.count_rows()) // _ROWS_PER_PARTITION
     shuffled = union_all([incoming, stored]).repartition(min(MAX_PARTITIONS, count), "key")
-    return shuffled.mapInArrow(partial(_pair_keys, task.layout), _TARGET_COLUMNS)
+    return map_batches(shuffled, partial(_pair_keys, task.layout), _TARGET_COLUMNS)
 
 
 def _map_keys(executor: SparkExecutor, table: Table, fragments: Mapping[int, int], task: FragmentTask) -> DataFrame:
@@ -180,7 +181,7 @@ def _mark_shared(targets: DataFrame, row_count: int) -> DataFrame:
     count = min(MAX_PARTITIONS, 1 + row_count // _ROWS_PER_PARTITION)
     # Rows without a target are spread by their offsets.
     spread = targets.selectExpr("*", "if(target < 0, -1 - offset, target) AS place").repartition(count, "place")
-    return spread.drop("place").mapInArrow(_mark_shared_partition, _TARGET_COLUMNS)
+    return map_batches(spread.drop("place"), _mark_shared_partition, _TARGET_COLUMNS)
 
 
 def _mark_shared_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -217,7 +218,7 @@ class _CompletedFragment:
 def _complete_fragments(executor: SparkExecutor, task: _CompletionTask, targets: DataFrame) -> list[_CompletedFragment]:
     """Complete all fragments; return the reports in the order of the fragments."""
     by_fragment = targets.repartition(max(1, min(MAX_PARTITIONS, len(task.layout.rows))), "fragment")
-    found = executor.collect(by_fragment.mapInArrow(task.run, _COMPLETED_COLUMNS))
+    found = executor.collect(map_batches(by_fragment, task.run, _COMPLETED_COLUMNS))
     reports = [
         _CompletedFragment(fragment, *orjson.loads(body)) for fragment, body in cast("list[tuple[int, str]]", found)
     ]

@@ -47,6 +47,7 @@ from omnigraph.spark.load.tables import map_tables
 from omnigraph.spark.rules import ViolationFrame, check_changes, find_all_violations
 from omnigraph.spark.scratch import ScratchFolder, create_table_in, open_scratch_folder
 from omnigraph.spark.spool import Spool
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.tables import FragmentText, StagedChange, Table
 from omnigraph.violation_groups import ViolationCounts, decode_counts
 from omnigraph.write import load as loads
@@ -269,7 +270,7 @@ def _run_read_job(
     )
     with translate_spark_errors("reading a load"):
         records = partial(task.read_records, None)
-        parts = [read_lines(executor.session, paths).mapInArrow(records, REPORT_COLUMNS)] if paths else []
+        parts = [map_batches(read_lines(executor.session, paths), records, REPORT_COLUMNS)] if paths else []
         parts += map_tables(executor, context.catalog, typed, task)
         rows = executor.collect(union_all(parts)) if parts else []
     report = _LoadReport()

@@ -15,6 +15,7 @@ from omnigraph.spark.key_filter import KeyFilter, KeySource, can_filter_keys, co
 from omnigraph.spark.load.incoming_rows import DistributedRows
 from omnigraph.spark.rules import FragmentRows
 from omnigraph.spark.sized_frames import MAX_PARTITIONS, SizedFrame, divide_fragments, join_by_size, union_sized
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage import tables
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.tables import ROW_ADDRESS, FragmentText, StagedChange, Table, estimate_row_bytes
@@ -63,7 +64,7 @@ def _remove_replaced(
         .groupBy("fragment")
         .agg(functions.collect_list("offset").alias("offsets"))
     )
-    reports = executor.collect(deleted.mapInArrow(partial(_remove_rows, table), "fragment long, left string"))
+    reports = executor.collect(map_batches(deleted, partial(_remove_rows, table), "fragment long, left string"))
     return dict(cast("list[tuple[int, FragmentText | None]]", reports))
 
 
@@ -79,7 +80,7 @@ def find_replaced_rows(
     ids = union_sized(map_ids(executor, each, own, task, "id string") for each, own in parts)
     if can_look_up_ids(table, ids.max_rows):
         divided = divide_by_ids(ids.frame, ids.max_rows, executor.parallelism)
-        return divided.mapInArrow(partial(_look_up_addresses, table), _ADDRESS_COLUMNS)
+        return map_batches(divided, partial(_look_up_addresses, table), _ADDRESS_COLUMNS)
     keys = None
     if can_filter_keys(ids.max_rows, table.count_rows()):
         sources = [KeySource(each, own, task, "id") for each, own in parts]

@@ -26,6 +26,7 @@ from omnigraph.spark.load.sources import (
 )
 from omnigraph.spark.load.table_task import WholeFileTask, read_csv_files, read_csv_lines, read_file_parts
 from omnigraph.spark.sized_frames import count_partitions
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.write.load import (
     ColumnSelection,
@@ -116,11 +117,11 @@ class _TableMapper:
             yield from self._map_whole_csv(tables)
         elif _is_read_whole(file):
             rows = read_whole_files(self._session, paths)
-            yield rows.mapInArrow(WholeFileTask(self._task, first).read, REPORT_COLUMNS)
+            yield map_batches(rows, WholeFileTask(self._task, first).read, REPORT_COLUMNS)
         elif file.format == "jsonl":
             to_record = ObjectReader(self._catalog, first.selection)
             lines = read_lines(self._session, paths)
-            yield lines.mapInArrow(partial(self._task.read_records, to_record), REPORT_COLUMNS)
+            yield map_batches(lines, partial(self._task.read_records, to_record), REPORT_COLUMNS)
         elif file.format == "csv":
             yield from self._map_csv(tables)
         elif _is_read_by_arrow(file):
@@ -142,7 +143,7 @@ class _TableMapper:
         targets = _select_targets({target: places[column] for target, column in columns.chosen.items()})
         selected = placed.select(*targets, file_number.alias(InternalColumn.FILE))
         read = partial(self._task.read_frame, table.type.table_key, table.name, files)
-        yield selected.mapInArrow(read, REPORT_COLUMNS)
+        yield map_batches(selected, read, REPORT_COLUMNS)
 
     def _map_file_parts(self, selection: ColumnSelection, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
         """Yield the reports of tasks that read row groups of local files."""
@@ -163,7 +164,7 @@ class _TableMapper:
     def _map_csv(self, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
         for parser, names in self._open_csv(tables):
             lines = read_lines(self._session, names)
-            yield lines.mapInArrow(partial(read_csv_lines, self._task, parser), REPORT_COLUMNS)
+            yield map_batches(lines, partial(read_csv_lines, self._task, parser), REPORT_COLUMNS)
 
     def _map_whole_csv(self, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:
         """Yield the reports of tasks that read whole local files."""

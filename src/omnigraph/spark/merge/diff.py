@@ -23,6 +23,7 @@ from omnigraph.spark.merge.candidate_rows import (
 )
 from omnigraph.spark.shuffle import ReceivedRows, receive_rows, shuffle_rows
 from omnigraph.spark.source import CHANGE_ARROW_SCHEMA, CHANGE_FIELDS, to_change_row
+from omnigraph.spark.task_errors import map_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +63,7 @@ def diff_to_dataframe(session: SparkSession, diff: Diff) -> DataFrame:
         return session.createDataFrame([], DIFF_SCHEMA)
     executor = SparkExecutor(session, "comparing")
     partitions = choose_partition_count(sides, executor.parallelism)
-    return shuffle_rows(executor, rows, partitions).mapInArrow(partial(_compare_partition, tables), DIFF_SCHEMA)
+    return map_batches(shuffle_rows(executor, rows, partitions), partial(_compare_partition, tables), DIFF_SCHEMA)
 
 
 def _compare_partition(tables: Sequence[_ComparedTable], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -46,6 +46,7 @@ from omnigraph.spark.merge.merge_task import (
 from omnigraph.spark.merge.merged_rows import DistributedDelta, SparkRuleChecker
 from omnigraph.spark.scratch import create_scratch_table
 from omnigraph.spark.shuffle import shuffle_rows
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.tables import StagedChange, Table
 from omnigraph.write.commit import TableChange
 from omnigraph.write.merge import (
@@ -129,7 +130,7 @@ class _SparkMergeEngine:
         partitions = choose_partition_count(candidates.sides, self.executor.parallelism)
         task = MergeTask(tuple(candidates.task_tables()), by, resolver, self.scratch())
         shuffled = shuffle_rows(self.executor, list(candidates.shuffle_inputs()), partitions)
-        rows = self.executor.collect(shuffled.mapInArrow(task.merge_partition, MERGE_REPORT_COLUMNS))
+        rows = self.executor.collect(map_batches(shuffled, task.merge_partition, MERGE_REPORT_COLUMNS))
         tables: list[TableMergeReport] = []
         for (body,) in cast("list[tuple[bytes]]", rows):
             report = cast("MergeReport", pickle.loads(bytes(body)))  # noqa: S301  pickled by our own tasks

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from omnigraph.pipeline.imports import LINES, TRIPLES, find_rdf_ending, make_batches, parse_lines, parse_rdf
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.columns import column_of, to_list
 
 RDF: Final = "rdf"
@@ -26,9 +27,9 @@ def read_triples(session: SparkSession, path: str) -> DataFrame:
     """Return the triples of files as a DataFrame. The path may be a pattern of files with the same ending."""
     if find_rdf_ending(path) in LINES:
         lines = session.read.text(path).select(sql.col("_metadata.file_name"), "value")
-        return lines.mapInArrow(_parse_lines, _COLUMNS)
+        return map_batches(lines, _parse_lines, _COLUMNS)
     files = session.read.format("binaryFile").load(path).select("path", "content")
-    return files.mapInArrow(_parse_files, _COLUMNS)
+    return map_batches(files, _parse_files, _COLUMNS)
 
 
 def _parse_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

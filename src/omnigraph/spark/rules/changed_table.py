@@ -15,6 +15,7 @@ from omnigraph.spark.executor import FragmentTask, SparkExecutor
 from omnigraph.spark.key_filter import KeyFilter, KeySource
 from omnigraph.spark.shuffle import PACK_COLUMNS, Packer
 from omnigraph.spark.sized_frames import JoinKind, SizedFrame, divide_fragments, join_by_size, union_sized
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, is_not_among
 from omnigraph.storage.lagging_columns import ColumnLag, read_declared_column
@@ -177,7 +178,7 @@ class ChangedSparkTable:
                 joined = self._join_ids(relation, self._replaced_ids(), "left_semi")
             case _:
                 return self._pack_rows(self.pinned(), relation, packer)
-        return joined.mapInArrow(packer.pack_batches, PACK_COLUMNS)
+        return map_batches(joined, packer.pack_batches, PACK_COLUMNS)
 
     def pack_pinned(self, relation: Relation, packer: Packer, keys: KeyFilter | None) -> DataFrame:
         """Read and pack the rows of the pinned version as a relation, also those that are replaced.

@@ -28,6 +28,7 @@ from omnigraph.spark.key_filter import KeyFilter, can_filter_keys, collect_key_f
 from omnigraph.spark.rules.changed_table import ChangedSparkTable, FragmentRows
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import count_partitions
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.filters import list_filter
 from omnigraph.storage.lagging_columns import has_declared_column
@@ -138,7 +139,7 @@ def _find_failed_checks(executor: SparkExecutor, checks: Sequence[_MergeCheck]) 
         frame for number, check in enumerate(checks) for frame in check.pack(executor, number, partitions)
     )
     tasks = [_PartitionCheck(check.stored, check.max_count, check.lookup) for check in checks]
-    found = gather_packs(packs, partitions).mapInArrow(partial(_run_checks, tasks), "check int")
+    found = map_batches(gather_packs(packs, partitions), partial(_run_checks, tasks), "check int")
     return frozenset(number for (number,) in cast("list[tuple[int]]", executor.collect(found)))
 
 

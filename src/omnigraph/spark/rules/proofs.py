@@ -28,6 +28,7 @@ from omnigraph.spark.id_lookup import can_look_up_ids, find_present_ids
 from omnigraph.spark.rules.changed_table import ChangedSparkTable, FragmentRows, RowReader
 from omnigraph.spark.shuffle import PACK_COLUMNS, assign_partitions, gather_packs, list_packs, make_pack, split_order
 from omnigraph.spark.sized_frames import MAX_PARTITIONS
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.columns import Values, column_of
 from omnigraph.storage.keys import to_canonical_text
 from omnigraph.storage.tables import Table, estimate_stored_row_bytes
@@ -240,7 +241,7 @@ def _find_failed_shuffled(
     partitions = max(1, min(MAX_PARTITIONS, texts // _TEXTS_PER_PARTITION))
     packs = union_all(_map_packs(executor, rows[key], each, partitions) for key, each in reads.items())
     task = partial(_run_checks, {number: check.max_count for number, check in checks.items()}, lookups)
-    failed = executor.collect(gather_packs(packs, partitions).mapInArrow(task, "check int"))
+    failed = executor.collect(map_batches(gather_packs(packs, partitions), task, "check int"))
     return frozenset(check for (check,) in cast("list[tuple[int]]", failed))
 
 

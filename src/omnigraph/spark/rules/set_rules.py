@@ -25,6 +25,7 @@ from omnigraph.spark.rules.merge_proofs import find_unproven_merges
 from omnigraph.spark.rules.proofs import find_unproven_rules
 from omnigraph.spark.shuffle import Packer, ReceivedRows, gather_packs, receive_rows
 from omnigraph.spark.sized_frames import SizedFrame, count_partitions
+from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.violation_groups import ViolationCounts, decode_counts, encode_counts
 from omnigraph.write.evolve import MAX_VIOLATIONS, FoundViolations, ReshapedRows
@@ -212,9 +213,8 @@ def _query_partitions(
         changed[relation.table_key].pack_relation(relation, Packer(section, stream, relation.join_column, partitions))
         for section, stream, relation in present
     )
-    found = gather_packs(packs, partitions).mapInArrow(
-        partial(_check_partition, rules, limit, rejected), _FOUND_COLUMNS
-    )
+    check = partial(_check_partition, rules, limit, rejected)
+    found = map_batches(gather_packs(packs, partitions), check, _FOUND_COLUMNS)
     if limit is None:
         return found
     # Counts come first, one for each rule and partition.
