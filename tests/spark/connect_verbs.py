@@ -6,6 +6,8 @@ It starts a server from the jars of the package, and asserts what each verb come
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final, cast
@@ -31,6 +33,7 @@ SCHEMA: Final = """
 node Ship { code: String @key  name: String  crew: I32?  @unique(name) }
 edge Tows: Ship -> Ship
 """
+EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "pipeline"
 WALK: Final = (
     'query q() { match { $a: Ship { code: "s0" }  $a tows{1,3} $b } return { $b.code as code } order { code } }'
 )
@@ -60,6 +63,7 @@ def main(folder: str) -> None:
     stream(graph, sg, Path(folder))
     maintain(graph, sg)
     run_pipeline(graph, Path(folder))
+    run_example(Path(folder))
     session.stop()
     sys.stdout.write("all verbs work\n")
 
@@ -88,6 +92,16 @@ def run_pipeline(graph: Graph, folder: Path) -> None:
     file.write_text(f"version: 1\ngraph: ships.og\n{target}\n{source}\n{mapping}\n", "utf-8")
     assert run_command(["pipeline", "run", str(file)]) == 0
     assert len(graph.query('query q() { match { $s: Ship { name: "two" } } return { $s.code } }').rows) == 1
+
+
+def run_example(folder: Path) -> None:
+    """Run the pipeline of the examples, whose edges come from two files at once."""
+    project = folder / "harbour"
+    shutil.copytree(EXAMPLE, project / "pipeline")
+    subprocess.run([sys.executable, project / "pipeline" / "make_raw.py"], check=True)
+    graph = omnigraph.init(project / "harbour.og", EXAMPLE / "harbour.pg")
+    assert run_command(["pipeline", "run", str(project / "pipeline" / "june.pipeline.yaml")]) == 0
+    assert graph.edges("CallsAt", branch="load/june").to_arrow().num_rows == 540
 
 
 def load(sg: SparkGraph, folder: Path) -> None:

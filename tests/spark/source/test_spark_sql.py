@@ -78,6 +78,19 @@ def test_only_columns_that_are_used_are_read(
     assert reads == [("Ship", None)]
 
 
+def test_a_query_of_many_columns_does_not_read_the_others(
+    tmp_path: Path, spark: SparkSession, reads: list[tuple[str, list[str] | None]]
+) -> None:
+    names = [f"c{number}" for number in range(40)]
+    columns = "  ".join(f"{name}: I32?" for name in names)
+    made = omnigraph.init(tmp_path / "wide.og", f"node Ship {{ code: String @key  {columns}  shape: Vector(2)? }}")
+    before = spark.conf.get("spark.sql.debug.maxToStringFields")
+    assert rows_of(made.spark(spark).sql(f"SELECT {', '.join(names)} FROM Ship")) == []  # noqa: S608
+    # Once for the plan, and once for the rows.
+    assert [sorted(columns or ()) for _, columns in reads] == [sorted(names), sorted(names)]
+    assert spark.conf.get("spark.sql.debug.maxToStringFields") == before
+
+
 def test_a_column_that_is_used_without_its_name_is_read(
     graph: Graph, spark: SparkSession, reads: list[tuple[str, list[str] | None]]
 ) -> None:
@@ -110,6 +123,11 @@ def test_what_is_wrong_is_told(graph: Graph, spark: SparkSession, tmp_path: Path
         sg.sql("SELECT 1 FROM Ship VERSION AS OF 999")
     with pytest.raises(ParameterError, match=r"sg\.sql takes a query"):
         sg.sql("INSERT INTO Ship VALUES (1)")
+    with pytest.raises(ParameterError, match=r"name `cde` cannot be resolved\. Did you mean .*`code`") as caught:
+        sg.sql("SELECT cde FROM Ship")
+    assert caught.value.details["condition"] == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+    with pytest.raises(ParameterError, match="rejects the SQL: Syntax error at or near 'Ship'"):
+        sg.sql("SELECT code FORM Ship")
     grown = omnigraph.init(tmp_path / "grown.og", "node Ship { code: String @key }")
     grown.apply_schema("node Ship { code: String @key }\nnode Port { code: String @key }")
     first = grown.commits()[-1].manifest_version

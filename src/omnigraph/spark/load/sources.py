@@ -12,6 +12,7 @@ import pyarrow as pa
 from omnigraph.errors import ParameterError
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load.load_task import BLOCK, CONTENT, ENDS_FILE, LINE, PATH
+from omnigraph.spark.plan_text import has_joined_files
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.location import has_scheme
 from omnigraph.write.load import ArrowStream, open_frame, read_frame, translate_frame_errors
@@ -105,19 +106,12 @@ def number_files(frame: DataFrame) -> tuple[Column, dict[int, str]]:
 
     Numbers are cheaper than names for Spark; the names are resolved here.
     """
-    from pyspark.errors import AnalysisException
     from pyspark.sql import functions
 
     unknown = functions.lit(None).cast("long")
     files = frame.inputFiles()
-    if not files:
-        return unknown, {}
-    try:
-        numbers = functions.xxhash64(functions.input_file_name())
-        frame.select(numbers)
-    except AnalysisException:
-        # Rows that are joined from several sources belong to no single file.
+    if not files or has_joined_files(frame):
         return unknown, {}
     listed = frame.sparkSession.createDataFrame(pa.table({"file": files}))
     found = listed.select(functions.xxhash64("file"), "file").collect()
-    return numbers, dict(cast("list[tuple[int, str]]", found))
+    return functions.xxhash64(functions.input_file_name()), dict(cast("list[tuple[int, str]]", found))

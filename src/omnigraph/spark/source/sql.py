@@ -7,17 +7,21 @@ reads all columns. Rows without any column are counted by the manifest, and not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import NotFound, ParameterError
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.spark.diagnosis import translate_spark_errors
+from omnigraph.spark.diagnosis import find_cause, translate_spark_errors
+from omnigraph.spark.plan_text import EXPLAIN, find_optimized_plan, print_all_fields
 from omnigraph.spark.source.snapshot import SparkSnapshot, view_names
 from omnigraph.spark.source.spark_types import stored_names_of, to_spark_schema
 from omnigraph.spark.source.sql_text import SqlText, parse_sql
@@ -25,6 +29,8 @@ from omnigraph.spark.source.sql_text import SqlText, parse_sql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ACTIVITY: Final = "running SQL"
+_CONDITION_AND_POSITION: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s+SQLSTATE: .*|\n.*", re.DOTALL)
 _MARK: Final = "omnigraph does not read this column"
 _CUT: Final = "more fields"
 """In a plan whose lists of columns are not printed whole."""
@@ -38,10 +44,29 @@ def run_sql(
 ) -> DataFrame:
     """Run a query whose tables are types of the graph; ``at`` returns the graph at another moment."""
     query = _SqlQuery(parse_sql(text, _list_views(tables)), tables, at)
-    with translate_spark_errors("running SQL"):
+    with _translate_sql_errors():
         if query.can_prune and not query.reads_marked_columns(args):
             return query.run(args, used_only=True)
         return query.run(args, used_only=False)
+
+
+@contextmanager
+def _translate_sql_errors() -> Generator[None]:
+    """Raise errors of Spark as errors of OmniGraph; a text that Spark rejects is wrong input."""
+    with translate_spark_errors(_ACTIVITY):
+        try:
+            yield
+        except AnalysisException as error:
+            raise find_cause(_ACTIVITY, str(error)) or _explain_rejected(error) from error
+
+
+def _explain_rejected(error: AnalysisException) -> ParameterError:
+    # The position is one in the text that Spark was given, where types have other names.
+    reason = _CONDITION_AND_POSITION.sub("", str(error).strip())
+    return ParameterError(
+        f"Spark rejects the SQL: {reason}",
+        details={"condition": error.getCondition(), "sqlstate": error.getSqlState()},
+    )
 
 
 def _list_views(tables: SparkSnapshot) -> dict[str, NodeType | EdgeType]:
@@ -71,8 +96,9 @@ class _SqlQuery:
 
     def reads_marked_columns(self, args: SqlArguments | None) -> bool:
         """Whether the plan of Spark still has a column that the text does not name."""
-        (row,) = self.run(args, used_only=True, prefix="EXPLAIN EXTENDED ").collect()
-        _, _, optimized = cast(str, row[0]).partition("== Optimized Logical Plan ==")
+        with print_all_fields(self.session):
+            (row,) = self.run(args, used_only=True, prefix=EXPLAIN).collect()
+        optimized = find_optimized_plan(cast(str, row[0]))
         return not optimized or _MARK in optimized or _CUT in optimized
 
     def run(self, args: SqlArguments | None, *, used_only: bool, prefix: str = "") -> DataFrame:
