@@ -6,8 +6,8 @@ everything that needs it, is imported only when a graph is read.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Never
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Final, Never
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from omnigraph.read.rows import TypeRows
     from omnigraph.spark.source import TypeReadOptions
 
+CATALOG_REFUSAL: Final = "a type of a graph cannot be a table of Spark's catalog, which passes no options to its source"
+CATALOG_HINT: Final = (
+    "CREATE TEMPORARY VIEW ... USING omnigraph OPTIONS (path '...', type '...') makes a view to read, and "
+    'df.write.format("omnigraph").save(...) writes rows'
+)
+_CATALOG_PROPERTY: Final = "provider"
+"""A property that Spark adds to the options of CREATE TABLE."""
+
 
 class OmniGraphSource(DataSource):
     """The rows of one type of a graph, to read or to write, or the changes of a branch as a stream.
@@ -27,6 +35,7 @@ class OmniGraphSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
+        _refuse_catalog_table(options)
         self._rows: TypeRows | None = None
 
     @classmethod
@@ -108,3 +117,12 @@ class OmniGraphSource(DataSource):
         if self._rows is None:
             self._rows = self._parse_options().pin_rows()
         return self._rows
+
+
+def _refuse_catalog_table(options: Mapping[str, str]) -> None:
+    """Refuse a table of Spark's catalog: Spark creates it with properties of its own, and reads it without options."""
+    if _CATALOG_PROPERTY in options:
+        raise Unsupported(CATALOG_REFUSAL, hint=CATALOG_HINT)
+    if not options:
+        missing = 'the path of the graph is missing: give it as in load("s3://bucket/graph")'
+        raise Unsupported(f"{missing}; {CATALOG_REFUSAL}", hint=CATALOG_HINT)

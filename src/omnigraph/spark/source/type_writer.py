@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -27,6 +28,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import require_type
+from omnigraph.spark.data_source import CATALOG_HINT, CATALOG_REFUSAL
 from omnigraph.spark.scratch import ScratchFolder, create_scratch_folder, remove_scratch_folder
 from omnigraph.spark.source.spark_types import arrow_schema_of
 from omnigraph.spark.source.type_reader import STORAGE_PREFIX, storage_options_of
@@ -53,6 +55,10 @@ MAX_WRITTEN_ROWS: Final = 10_000_000
 WRITE_OPTIONS: Final = ("message", "actor", "txn_app", "txn_version", "allow_empty", "allow_missing_blobs")
 """Options that only a write has."""
 _OPTIONS: Final = ("path", "type", "branch", *WRITE_OPTIONS)
+_EXECUTION: Final = "spark.sql.execution.id"
+_ROOT_EXECUTION: Final = "spark.sql.execution.root.id"
+_STREAM_BATCH: Final = "streaming.sql.batchId"
+"""What Spark tells a task of the execution that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +184,7 @@ class TypeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write the rows of a task to the scratch folder."""
+        _refuse_table_creation()
         files: list[SpooledFile] = []
         for file in write_frame_files(self._folder, iterator):
             files.append(file)
@@ -222,6 +229,19 @@ class TypeWriter(DataSourceArrowWriter):
                 hint=f'load them with the executors: graph.spark().load(nodes={{"{self._options.type}": df}}), '
                 "or edges= for an edge type",
             )
+
+
+def _refuse_table_creation() -> None:
+    """Refuse ``saveAsTable`` and ``CREATE TABLE ... AS SELECT``: Spark could not read the table.
+
+    They are told from ``save`` by the execution that the write is a part of. A batch of a stream is one too.
+    """
+    context = TaskContext.get()
+    if context is None or context.getLocalProperty(_STREAM_BATCH) is not None:
+        return
+    execution, root = (context.getLocalProperty(name) for name in (_EXECUTION, _ROOT_EXECUTION))
+    if execution != root and root is not None:
+        raise Unsupported(CATALOG_REFUSAL, hint=CATALOG_HINT)
 
 
 def _prepend(first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
