@@ -118,7 +118,7 @@ def test_the_same_schema_needs_no_step(omnigraph: Command) -> None:
     answer = omnigraph("schema", "diff", "old.pg", "old.pg")
     assert (answer.code, answer.out) == (0, "")
     assert answer.err == "no steps: the schemas mean the same\n"
-    nothing = {"supported": True, "steps": [], "hints": []}
+    nothing: dict[str, Json] = {"supported": True, "steps": [], "hints": []}
     assert omnigraph("schema", "diff", "old.pg", "old.pg", "--json").json == nothing
 
 
