@@ -24,6 +24,7 @@ from omnigraph.language.query.ast import (
     TextFunction,
 )
 from omnigraph.language.query.check import check_query
+from omnigraph.language.query.failures import find_failure
 from omnigraph.language.query.parameters import (
     ValueChecks,
     bind_parameters,
@@ -38,6 +39,7 @@ from omnigraph.language.query.plan import (
     expressions_of,
     plan_mutation,
     plan_read,
+    print_expression,
     print_plan,
     tables_of,
     walk_expression,
@@ -201,6 +203,7 @@ __all__ = [
     "describe_operation",
     "explain",
     "find_broken_queries",
+    "find_failure",
     "find_query",
     "format_queries",
     "lint_queries",
@@ -208,6 +211,7 @@ __all__ = [
     "parse_parameter_text",
     "parse_queries",
     "parse_query_text",
+    "print_expression",
 ]
 
 SizeClass: TypeAlias = tuple[tuple[str, int], ...]

@@ -14,7 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import ParameterError, ValidationError, Violation
-from omnigraph.language.query import AssignedValue, Constant, Expression, Now, ParameterValue
+from omnigraph.language.query import (
+    AssignedValue,
+    Constant,
+    Expression,
+    Now,
+    ParameterValue,
+    find_failure,
+    print_expression,
+)
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, NUMBERS, Scalar, ValueType
 from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value
@@ -81,6 +89,7 @@ class StatementRows:
             target = type_.properties[assignment.name].type
             if self.varies(assignment.value):
                 given = self.columns[assignment.value]
+                violations += self._describe_failures(type_, assignment, ids)
                 misfits = _find_misfits(given, assignment.value.type, target)
                 violations += _describe_misfits(type_, assignment.name, given, misfits, ids)
                 columns[assignment.name] = given.cast(arrow_type(target), safe=False)
@@ -89,6 +98,17 @@ class StatementRows:
         if violations:
             raise make_violation_error(violations)
         return columns
+
+    def _describe_failures(
+        self, type_: NodeType | EdgeType, assignment: AssignedValue, ids: Values | None
+    ) -> list[Violation]:
+        """Describe the rows in which an assigned value is null because it could not be computed."""
+        failure = find_failure(assignment.value)
+        if failure is None:
+            return []
+        failed = find_true(self.columns[failure])[:MAX_VIOLATIONS]
+        reason = f"{print_expression(assignment.value)} overflows, or divides by zero"
+        return [_describe_value_of(type_, assignment.name, owner, reason) for owner in _find_owners(failed, ids)]
 
     def _build_one(self, target: ValueType, assignment: AssignedValue) -> Values:
         """Return the value that all rows share, as a column of one row."""
@@ -160,24 +180,31 @@ def _describe_misfits(
     if not len(shown):
         return []
     declared = replace(type_.properties[name].type, nullable=False)
-    owners = [None] * len(shown) if ids is None else to_list(ids.take(shown))
     found: list[Violation] = []
-    for value, owner in zip(to_list(values.take(shown)), owners, strict=True):
+    for value, owner in zip(to_list(values.take(shown)), _find_owners(shown, ids), strict=True):
         try:
             convert_value(value, declared)
         except ValueMismatch as mismatch:
-            of_entity = "" if owner is None else f" of '{owner}'"
-            message = f"{declared} on {type_.name}: '{name}'{of_entity}: {mismatch.message}"
-            id_ = None if owner is None else str(owner)
-            found.append(
-                Violation(
-                    type_.name,
-                    str(declared),
-                    message,
-                    id=id_,
-                    property=name,
-                    value=str(value),
-                    table_key=type_.table_key,
-                )
-            )
+            found.append(_describe_value_of(type_, name, owner, mismatch.message, str(value)))
     return found
+
+
+def _find_owners(rows: npt.NDArray[np.int64], ids: Values | None) -> list[str | None]:
+    """Return the ids of the entities that get the values of some rows; None where they are not known."""
+    return [None] * len(rows) if ids is None else cast("list[str | None]", to_list(ids.take(rows)))
+
+
+def _describe_value_of(
+    type_: NodeType | EdgeType, name: str, owner: str | None, reason: str, value: str | None = None
+) -> Violation:
+    declared = str(replace(type_.properties[name].type, nullable=False))
+    of_entity = "" if owner is None else f" of '{owner}'"
+    return Violation(
+        type_.name,
+        declared,
+        f"{declared} on {type_.name}: '{name}'{of_entity}: {reason}",
+        id=owner,
+        property=name,
+        value=value,
+        table_key=type_.table_key,
+    )

@@ -27,6 +27,7 @@ from omnigraph.language.query.check.names import BOOL, ID, STRING
 from omnigraph.language.query.check.report import ProblemReport, suggest_name
 from omnigraph.language.query.check.scope import PATH, UNKNOWN, QueryScope, open_scope
 from omnigraph.language.query.check.traversal import to_edge_word
+from omnigraph.language.query.failures import find_failure
 from omnigraph.language.query.plan import print_expression
 from omnigraph.language.query.typed_statements import (
     AssignedValue,
@@ -137,10 +138,13 @@ def _expressions_of(read: TypedRead) -> Iterator[Expression]:
 
 
 def _row_values(statement: Statement) -> Iterator[Expression]:
-    """Yield the values of a statement that are not the same for every row, or that have to be computed."""
+    """Yield the values of a statement that are not the same for every row, or computed, and whether these failed."""
     for value in _values_of(statement):
         if not isinstance(value, Constant | ParameterValue | Now):
             yield value
+            failure = find_failure(value)
+            if failure is not None:
+                yield failure
 
 
 def _values_of(statement: Statement) -> Iterator[Expression]:
