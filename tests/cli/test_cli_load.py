@@ -35,6 +35,7 @@ KEYS = [
     "replayed",
     "notes",
     "counts",
+    "rounded",
 ]
 GOOD = b"""{"edge": "Knows", "from": "eve", "to": "ann"}
 {"type": "Person", "data": {"name": "eve"}}
@@ -149,7 +150,34 @@ def test_json_has_the_fields_of_the_result(omnigraph: Command) -> None:
             key: {"inserted": 1, "updated": 0, "unchanged": 0, "rejected": 0, "skipped": 0}
             for key in ("edge:Knows", "node:City", "node:Person")
         },
+        "rounded": [],
     }
+
+
+def test_rounded_values_are_reported_and_strict_rejects_them(omnigraph: Command, stocked: Stocked) -> None:
+    folder = stocked.path.parent
+    (folder / "events.pg").write_text("node Event { at: DateTime?  seconds: DateTime? }")
+    (folder / "events.jsonl").write_text(
+        '{"type": "Event", "data": {"at": "2024-05-01T10:00:00.1234Z", "seconds": 1700000000}}\n'
+    )
+    assert omnigraph("init", "events.og", "--schema", "events.pg").code == 0
+    answer = omnigraph("load", "events.jsonl", "-g", "events.og")
+    assert "note: Event.at: 1 value rounded, first in events.jsonl:1" in answer.err
+    assert "note: Event.seconds: every integer (1) is in January 1970" in answer.err
+    found = omnigraph("load", "events.jsonl", "--json", "-g", "events.og").json
+    assert found["rounded"] == [
+        {
+            "type": "Event",
+            "property": "at",
+            "count": 1,
+            "file": "events.jsonl",
+            "line": 1,
+            "table_key": "node:Event",
+        }
+    ]
+    refused = omnigraph("load", "events.jsonl", "--strict", "-g", "events.og")
+    assert refused.code == 1
+    assert "exact values  'at': 2024-05-01T10:00:00.1234Z has digits below a millisecond" in refused.err
 
 
 def test_several_files_compressed_ones_and_stdin_are_one_load(omnigraph: Command, files: Path) -> None:

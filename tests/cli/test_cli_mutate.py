@@ -67,8 +67,10 @@ def test_json_has_the_documented_keys(omnigraph: Command) -> None:
         "actor": "act-ann",
         "affected_nodes": 0,
         "affected_edges": 1,
+        "rounded": [],
     }
-    assert list(answer.json) == ["query_name", "branch", "commit", "actor", "affected_nodes", "affected_edges"]
+    keys = ["query_name", "branch", "commit", "actor", "affected_nodes", "affected_edges", "rounded"]
+    assert list(answer.json) == keys
 
 
 def test_what_matches_nothing_makes_no_commit(omnigraph: Command, stocked: Stocked) -> None:

@@ -65,6 +65,11 @@ LOADS: dict[str, Load] = {
     "a stream": lambda g, f: g.load(io.StringIO((f / "a.jsonl").read_text())),
     "records": lambda g, _: g.load([{"type": "Person", "data": {"name": "x"}}, {"type": "Nobody", "data": {}}]),
     "nothing": lambda g, _: g.load([]),
+    "rounded": lambda g, _: g.load([{"type": "Person", "data": {"name": "r", "seen": "2024-05-01T10:00:00.1234Z"}}]),
+    "rounded, but strict": lambda g, _: g.load(
+        [{"type": "Person", "data": {"name": "r", "seen": "2024-05-01T10:00:00.1234Z"}}], strict=True
+    ),
+    "seconds": lambda g, _: g.load([{"type": "Person", "data": {"name": "r", "seen": 1_700_000_000}}]),
     "a frame": lambda g, _: g.load(nodes={"Person": PEOPLE.drop_columns(["score"])}),
     "a wrong frame": lambda g, _: g.load(nodes={"Person": PEOPLE}),
     "a frame without a type": lambda g, _: g.load(nodes={"Persn": PEOPLE}),

@@ -146,6 +146,7 @@ class WriteVerbs(GraphBase):
         identity: loads.Identity | None = None,
         allow_empty: bool = False,
         allow_missing_blobs: bool = False,
+        strict: bool = False,
         key: commit.Key = None,
         progress: Callable[[int], object] | None = None,
         timeout: Timeout = None,
@@ -156,6 +157,9 @@ class WriteVerbs(GraphBase):
         With mode "update" rows must exist, the properties that a record mentions change, and all others stay.
         ``identity`` names the columns that identify records without an id, such as
         ``{"CallsAt": ["from", "to", "at"]}``.
+
+        With ``strict`` a record with a value that would be rounded is rejected: a time below a millisecond, an integer
+        that the float cannot hold, or a number that becomes 0. Without it ``rounded`` of the result counts them.
 
         ``columns={"Person": {"name": "full_name"}}`` says which columns are read as what, ``ignore={"Person": ["x"]}``
         which are not read, and ``options={"sep": ";"}`` how files are read. ``progress`` is called with the number of
@@ -194,6 +198,7 @@ class WriteVerbs(GraphBase):
             from_branch,
             identity=identity,
             allow_missing_blobs=allow_missing_blobs,
+            strict=strict,
         )
         actor = actor or self.actor
         named = str(source) if isinstance(source, str | Path) else ""

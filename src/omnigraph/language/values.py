@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, Protocol, Self, TypeAlias, cast, runtime_checkable
 
 from omnigraph.errors import ParameterError
 from omnigraph.language.source import suggest_similar
@@ -186,14 +186,22 @@ def convert_value(value: object, to: ValueType) -> ConstantValue:
     return _CONVERTERS[to.scalar](plain, to)
 
 
-def is_rounded(number: object, converted: ConstantValue) -> bool:
-    """Whether a conversion rounded a number: an integer that the float cannot hold, or a number that became 0.
+def is_rounded(value: object, converted: ConstantValue) -> bool:
+    """Whether a conversion to a float or a date-time rounded a value.
 
-    The nearest float of a decimal is not rounded: that is what a float means.
+    Rounded are integers that the float cannot hold, numbers that became 0, and times below a millisecond. The nearest
+    float of a decimal is not rounded: that is what a float means.
     """
-    if isinstance(number, int) and not isinstance(number, bool):
-        return converted != number
-    return isinstance(number, float) and bool(number) and not converted
+    plain = _unwrap(value)
+    if isinstance(plain, int):
+        return converted != plain
+    if isinstance(plain, float):
+        return bool(plain) and not converted
+    if isinstance(plain, str):
+        found = _DATETIME.fullmatch(plain)
+        return found is not None and bool((found["fraction"] or "")[3:].strip("0"))
+    # The timestamps of pandas have nanoseconds too.
+    return isinstance(plain, datetime) and bool(plain.microsecond % 1000 or getattr(plain, "nanosecond", 0))
 
 
 def keep_integers(given: object, converted: ConstantValue) -> ConstantValue:
@@ -227,6 +235,19 @@ class _ArrowValue(Protocol):
 @runtime_checkable
 class _NumpyValue(Protocol):
     def tolist(self) -> object: ...
+
+
+@runtime_checkable
+class _Decimal(Protocol):
+    """A ``Decimal``, whose module need not be imported."""
+
+    def __init__(self, value: str, /) -> None: ...
+
+    def to_integral_value(self) -> Self: ...
+
+    def __int__(self) -> int: ...
+
+    def __float__(self) -> float: ...
 
 
 def _unwrap(value: object) -> object:
@@ -294,6 +315,8 @@ def _convert_bool(value: object, to: ValueType) -> bool:
 
 
 def _convert_integer(value: object, to: ValueType) -> int:
+    if isinstance(value, _Decimal) and value == value.to_integral_value():
+        value = int(value)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -307,6 +330,8 @@ def _convert_integer(value: object, to: ValueType) -> int:
 
 
 def _convert_float(value: object, to: ValueType, width: Callable[[float], float]) -> float:
+    if isinstance(value, _Decimal):
+        return _convert_decimal(value, to, width)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _mismatch(value, to)
     try:
@@ -317,6 +342,21 @@ def _convert_float(value: object, to: ValueType, width: Callable[[float], float]
         message = f"{_describe_number(value)} is not a finite number that {to.scalar} holds"
         raise ValueMismatch(message, "give a finite number")
     return number
+
+
+def _convert_decimal(value: _Decimal, to: ValueType, width: Callable[[float], float]) -> float:
+    """Return the float that prints the digits of a decimal."""
+    number = _convert_float(float(value), to, width)
+    printed = repr(number) if width is float else _print_f32(number)
+    if type(value)(printed) != value:
+        raise ValueMismatch(f"no {to.scalar} prints the digits {value}", "round it first, or keep it as a String")
+    return number
+
+
+def _print_f32(number: float) -> str:
+    """Return the shortest digits that read back to an F32."""
+    texts = (f"{number:.{digits}g}" for digits in range(1, 10))
+    return next(text for text in texts if round_to_f32(float(text)) == number)
 
 
 def _describe_number(number: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Any, Final, Self, cast
 
 from omnigraph.arguments import check_calls
 from omnigraph.deadlines import CarriedDeadlines, Timeout, observe_timeouts
@@ -36,6 +36,7 @@ from omnigraph.write.evolve import SchemaApplied
 from omnigraph.write.load import LoadResult
 from omnigraph.write.merge import MergeResult, read_resolution_document
 from omnigraph.write.mutation import MutationResult, Transaction
+from omnigraph.write.rounding import RoundedColumn
 
 _NO_TYPES: Final = Catalog({}, {}, {})
 
@@ -80,6 +81,7 @@ class RemoteWrites(RemoteBase):
             cast(int, answer["affected_nodes"]),
             cast(int, answer["affected_edges"]),
             bool(answer["replayed"]),
+            _read_rounded(answer),
         )
 
     def transaction(
@@ -135,6 +137,7 @@ class RemoteWrites(RemoteBase):
         identity: loads.Identity | None = None,
         allow_empty: bool = False,
         allow_missing_blobs: bool = False,
+        strict: bool = False,
         key: Key = None,
         progress: Callable[[int], object] | None = None,
         timeout: Timeout = None,
@@ -163,6 +166,7 @@ class RemoteWrites(RemoteBase):
             "if_commit": if_commit,
             "txn": txn_text(txn),
             "identity": None if identity is None else encode_json(to_json_value(identity)).decode(),
+            "strict": strict,
         }
         given = loads.LoadInput(
             source,
@@ -196,6 +200,7 @@ class RemoteWrites(RemoteBase):
                 key: loads.RecordCounts(**counts)
                 for key, counts in cast("Mapping[str, Mapping[str, int]]", answer["counts"]).items()
             },
+            _read_rounded(answer),
         )
 
     def merge(
@@ -369,3 +374,8 @@ def _step(source: str | Path | Source, name: str | None, params: Mapping[str, ob
 
 def _read_resolution(resolve: str | Path | Mapping[str, object] | None) -> Json:
     return None if resolve is None else to_json_value(read_resolution_document(resolve)[0])
+
+
+def _read_rounded(answer: Fields) -> tuple[RoundedColumn, ...]:
+    columns = cast("list[dict[str, Any]]", answer["rounded"])
+    return tuple(RoundedColumn(**column) for column in columns)

@@ -250,8 +250,12 @@ class SparkGraph:
         identity: Identity | None = None,
         allow_empty: bool = False,
         allow_missing_blobs: bool = False,
+        strict: bool = False,
     ) -> LoadResult:
-        """Load records, DataFrames or files of each type as one commit; executors read, check and write the rows."""
+        """Load records, DataFrames or files of each type as one commit; executors read, check and write the rows.
+
+        In a DataFrame a time without a zone is in the time zone of the session; in a file it is in UTC.
+        """
         from omnigraph.spark.load import load
 
         if not check:
@@ -269,6 +273,7 @@ class SparkGraph:
             from_branch,
             identity=identity,
             allow_missing_blobs=allow_missing_blobs,
+            strict=strict,
         )
         commit_options = CommitOptions(branch, actor=actor or self.actor, message=message, txn=txn)
         return load(

@@ -120,6 +120,10 @@ def load(
         bool,
         typer.Option("--allow-missing-blobs", help="Load blobs whose URI names a file that is not there."),
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Reject records with times below a millisecond, or numbers that a float rounds."),
+    ] = False,
     engine: Annotated[Engine, typer.Option("--engine", help="Where the load runs.")] = "auto",
     check: Annotated[bool, typer.Option("--check", help="Report every problem and write nothing.")] = False,
     message: Message = None,
@@ -165,6 +169,7 @@ def load(
             identity=identities,
             allow_empty=allow_empty,
             allow_missing_blobs=allow_missing_blobs,
+            strict=strict,
             engine=engine,
             message=message or _describe_files(given),
             check=check,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.write.commit import Recovery
     from omnigraph.write.load import LoadResult
     from omnigraph.write.mutation import MutationResult
+    from omnigraph.write.rounding import RoundedColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class MutationSummary(CommandResult):
             "actor": self.actor,
             "affected_nodes": self.result.affected_nodes,
             "affected_edges": self.result.affected_edges,
+            "rounded": [each.to_json() for each in self.result.rounded],
         }
 
     def draw(self, page: Page) -> None:
@@ -44,6 +46,8 @@ class MutationSummary(CommandResult):
         counts = _count_entities(self.result.affected_nodes, self.result.affected_edges)
         made = "no commit" if commit is None else f"commit {commit.id}"
         page.print(f"{self.query_name}: {counts} affected, {made}")
+        for column in self.result.rounded:
+            page.say(f"note: {column.type}.{column.property}: {pluralize(column.count, 'value')} rounded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class LoadSummary(CommandResult):
             "replayed": result.replayed,
             "notes": list(result.notes),
             "counts": {key: each.to_json() for key, each in result.counts.items()},
+            "rounded": [each.to_json() for each in result.rounded],
         }
 
     def draw(self, page: Page) -> None:
@@ -80,7 +85,7 @@ class LoadSummary(CommandResult):
         if result.counts:
             page.print("")
             page.table(*_tabulate(result))
-        for note in result.notes:
+        for note in (*map(_describe_rounded, result.rounded), *result.notes):
             page.say(f"note: {note}")
 
     def _outcome(self) -> str:
@@ -93,6 +98,12 @@ class LoadSummary(CommandResult):
         if commit is None and self.result.mode in ("merge", "update") and not self.result.rejected:
             return f"{counts}, nothing changed"
         return f"{counts} loaded, " + ("no commit" if commit is None else f"commit {commit.id}")
+
+
+def _describe_rounded(column: RoundedColumn) -> str:
+    values = pluralize(column.count, "value")
+    place = "" if column.line is None else f", first in {column.file or 'record'}:{column.line}"
+    return f"{column.type}.{column.property}: {values} rounded{place}; --strict rejects such records"
 
 
 def _tabulate(result: LoadResult) -> tuple[list[str], list[list[str | int]]]:

@@ -29,6 +29,7 @@ from omnigraph.language.query.parameters import (
     ValueChecks,
     bind_parameters,
     check_values,
+    find_rounded_parameters,
     find_value_checks,
     parse_parameter_text,
 )
@@ -255,6 +256,12 @@ class CompiledQuery:
         if self.read_plan is not None and bound:
             check_values(self._value_checks, bound)
         return bound
+
+    def find_rounded_parameters(
+        self, values: Mapping[str, object] | None, bound: Mapping[str, ConstantValue]
+    ) -> frozenset[str]:
+        """Return the parameters whose type rounds their value, in what :meth:`bind_parameters` returned for them."""
+        return find_rounded_parameters(self.typed.parameters, values, bound) if bound else frozenset()
 
     @cached_property
     def _value_checks(self) -> ValueChecks:

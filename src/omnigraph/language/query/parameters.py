@@ -7,7 +7,7 @@ All problems are reported together, before anything runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NoReturn, cast
 
 from omnigraph.errors import Json, ParameterError
@@ -16,11 +16,20 @@ from omnigraph.language.query.plan import Fuse, Limit, ReadPlan, TopRanked, expr
 from omnigraph.language.query.typed_tree import Compare, Expression, FusedScore, ParameterValue, TextMatch
 from omnigraph.language.source import suggest_similar
 from omnigraph.language.types import FLOATS, Scalar, ValueType
-from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value, find_pattern_error, keep_integers
+from omnigraph.language.values import (
+    ConstantValue,
+    ValueMismatch,
+    convert_value,
+    find_pattern_error,
+    is_rounded,
+    keep_integers,
+)
 from omnigraph.lazy_dataclass import dataclass
 
 # Types whose JSON form is a string: the command line takes them without quotes.
 _WRITTEN_AS_TEXT = frozenset({Scalar.DATE, Scalar.DATETIME, Scalar.BLOB})
+_ROUNDING = FLOATS | {Scalar.DATETIME}
+"""The types that can round a value."""
 _MAX_SHOWN = 60
 
 
@@ -58,6 +67,22 @@ def bind_parameters(
     if rejected:
         raise _build_error(rejected)
     return bound
+
+
+def find_rounded_parameters(
+    parameters: Mapping[str, ValueType], values: Mapping[str, object] | None, bound: Mapping[str, ConstantValue]
+) -> frozenset[str]:
+    """Return the parameters whose type rounds their value. Integers are kept, and rounded where they are written."""
+    given = values or {}
+    rounding = {name for name, declared in parameters.items() if declared.scalar in _ROUNDING}
+    return frozenset(name for name in rounding.intersection(given) if _is_any_rounded(given[name], bound[name]))
+
+
+def _is_any_rounded(given: object, converted: ConstantValue) -> bool:
+    if isinstance(converted, tuple):
+        pairs = zip(cast("Iterable[object]", given), converted, strict=True)
+        return any(is_rounded(item, number) for item, number in pairs)
+    return is_rounded(given, converted)
 
 
 def check_values(checks: ValueChecks, parameters: Mapping[str, ConstantValue]) -> None:

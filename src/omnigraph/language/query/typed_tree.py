@@ -75,6 +75,8 @@ class Constant:
 
     value: ConstantValue
     type: ValueType
+    is_rounded: bool = False
+    """Whether the conversion to the type of a property rounded it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ WRITTEN: Final[Mapping[str, Json]] = {
     "affected_edges": {"type": "integer"},
     "commit": _COMMIT,
     "replayed": {"type": "boolean"},
+    "rounded": _OBJECTS,
 }
 _MERGED: Final[Mapping[str, Json]] = {
     "source": {"type": "string"},
@@ -275,6 +276,7 @@ TOOLS: Final[Sequence[GraphTool[Any]]] = (
             "edges": {"type": "object"},
             "counts": {"type": "object"},
             "commit": _COMMIT,
+            "rounded": _OBJECTS,
         },
         is_ad_hoc=True,
         target=lambda given: given.branch,

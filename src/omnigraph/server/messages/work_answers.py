@@ -156,6 +156,17 @@ class DegreesAnswer(TypedDict):
 # --------------------------------------------------------------------------------------------- writes
 
 
+class RoundedColumnAnswer(TypedDict):
+    """How many values of a property were rounded, and the place of the first."""
+
+    type: str
+    property: str
+    count: int
+    file: str | None
+    line: int | None
+    table_key: str | None
+
+
 class MutationAnswer(TypedDict):
     """A mutation. Without a change there is no commit."""
 
@@ -165,6 +176,7 @@ class MutationAnswer(TypedDict):
     affected_edges: int
     commit: str | None
     replayed: bool
+    rounded: list[RoundedColumnAnswer]
 
 
 class TransactionStepAnswer(TypedDict):
@@ -183,6 +195,7 @@ class TransactionAnswer(TypedDict):
     affected_edges: int
     commit: str | None
     replayed: bool
+    rounded: list[RoundedColumnAnswer]
     steps: list[TransactionStepAnswer]
 
 
@@ -211,6 +224,7 @@ class LoadAnswer(TypedDict):
     rejects: list[Any]
     rejects_truncated: bool
     notes: list[str]
+    rounded: list[RoundedColumnAnswer]
 
 
 class SchemaPlanAnswer(TypedDict):

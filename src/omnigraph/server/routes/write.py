@@ -85,6 +85,8 @@ class _LoadOptions(WriteFields):
     allow_empty: bool = False
     identity: Identities = None
     """The columns that identify records without an id, by type."""
+    strict: bool = False
+    """Whether to reject records with values that would be rounded."""
 
 
 class LoadFields(_LoadOptions):
@@ -125,6 +127,7 @@ def run_mutation(call: ServerCall) -> Answer:
             "actor_id": call.token.actor,
             **made_commit_to_wire(result.commit, is_whole=call.wants_commit),
             "replayed": result.replayed,
+            "rounded": [each.to_json() for each in result.rounded],
         },
         commit,
     )
@@ -189,6 +192,7 @@ def run_transaction(call: ServerCall) -> Answer:
             "actor_id": call.token.actor,
             **made_commit_to_wire(result.commit, is_whole=call.wants_commit),
             "replayed": result.replayed,
+            "rounded": [each.to_json() for each in result.rounded],
             "steps": steps,
         },
         commit,
@@ -219,6 +223,7 @@ def run_load(call: ServerCall) -> Answer:
                 options=given.options,
                 identity=asked.identity,
                 allow_empty=asked.allow_empty,
+                strict=asked.strict,
                 mode=asked.mode,
                 branch=asked.branch,
                 from_branch=asked.from_ if is_new else None,
@@ -284,6 +289,7 @@ def _load_to_wire(result: LoadResult) -> dict[str, Json]:
         "replayed": result.replayed,
         "notes": list(result.notes),
         "counts": {key: each.to_json() for key, each in result.counts.items()},
+        "rounded": [each.to_json() for each in result.rounded],
     }
 
 

@@ -31,12 +31,15 @@ from omnigraph.violation_groups import ViolationCounts, encode_counts
 from omnigraph.write.load import (
     BATCH_ROWS,
     MAX_BUFFERED_BYTES,
+    ArrowValues,
     ColumnMapping,
+    ConversionReport,
     GeneratedIds,
     LineBlock,
     ObjectReader,
     RawBatch,
     RejectedRecord,
+    RoundingPolicy,
     RowForm,
     ValidatedBatch,
     parse_block,
@@ -93,6 +96,10 @@ class ReportKind(StrEnum):
     """The counts of all violations, with or without examples."""
     DIVIDED = "divided"
     """A file with a record that spans two blocks. It has to be read as a whole."""
+    ROUNDED = "rounded"
+    """The rounded values of a column, and the first of them."""
+    TIMES = "times"
+    """The integers of a column that were taken as times."""
     REJECTED = "rejected"
     """Rejected records, in fragments."""
 
@@ -134,6 +141,7 @@ class LoadTask:
     form: RowForm = RowForm.WHOLE
     allow_missing_blobs: bool = False
     """Whether blobs may refer to objects that are not there."""
+    policy: RoundingPolicy = field(default_factory=RoundingPolicy)
 
     def read_records(
         self, to_record: ObjectReader | None, batches: Iterable[pa.RecordBatch]
@@ -152,15 +160,19 @@ class LoadTask:
         yield writer.finish()
 
     def read_frame(
-        self, table_key: str, name: str, files: Mapping[int, str], batches: Iterable[pa.RecordBatch]
+        self, table_key: str, name: str, files: Mapping[int, str], zone: str, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Read one partition of a frame whose columns were checked; yield the reports. ``files`` are by number."""
+        """Read one partition of a frame whose columns were checked; yield the reports.
+
+        ``files`` are by number. ``zone`` is the time zone of times without one.
+        """
+        values = ArrowValues(zone)
         writer, type_ = PartitionWriter(self), type_of_table(self.catalog, table_key)
         for number, rows in _split_by_file(batches):
             file = None if number is None else self.display_name(files.get(number))
             # Rows of a distributed frame have no row numbers.
             lines = make_nulls(rows.num_rows, pa.int64())
-            columns = ColumnMapping(self.catalog, type_, rows.schema, form=self.form)
+            columns = ColumnMapping(self.catalog, type_, rows.schema, values, self.form)
             writer.add(columns.to_raw_batch(file or name, lines, rows), None)
         yield writer.finish()
 
@@ -304,6 +316,8 @@ class PartitionWriter:
         self._buffers: dict[str, _TableBuffer] = {}
         self._violations: list[Mapping[str, object]] = []
         self._counts = ViolationCounts()
+        self._blocks_of_rounded: dict[tuple[str, str], int | None] = {}
+        self._conversions = ConversionReport()
         self._rejected: list[Mapping[str, object]] = []
         self._rejected_bytes = 0
         self._rejected_counts: Counter[str] = Counter()
@@ -321,7 +335,10 @@ class PartitionWriter:
         if isinstance(found, RejectedRecord):
             self._reject(found, block)
             return
-        validated = validate_batch(found, self._find_missing)
+        validated = validate_batch(found, self._find_missing, self._task.policy)
+        self._conversions.add(validated)
+        for column in validated.rounded:
+            self._blocks_of_rounded.setdefault((column.table_key or "", column.property), block)
         for rejected in validated.rejected:
             self._reject(rejected, block)
         self._buffer(validated, block)
@@ -362,6 +379,10 @@ class PartitionWriter:
             yield ReportKind.VIOLATION, sample
         if self._counts.total:
             yield ReportKind.COUNTS, {"counts": encode_counts(self._counts)}
+        for key, column in self._conversions.rounded.items():
+            yield ReportKind.ROUNDED, {**asdict(column), "block": self._blocks_of_rounded[key]}
+        for (table_key, name), times in self._conversions.times.items():
+            yield ReportKind.TIMES, {"table_key": table_key, "property": name, **asdict(times)}
         if self._rejected_counts:
             yield ReportKind.REJECTED, {"counts": self._rejected_counts, "fragments": self._rejected_fragments}
 

@@ -56,12 +56,14 @@ from omnigraph.write.load import (
     LOCAL_LOAD_ENGINE,
     MAX_VIOLATIONS,
     NO_TYPE,
+    ConversionReport,
     DataFile,
     FragmentTarget,
     GeneratedIds,
     IncomingRows,
     IncomingTable,
     InMemoryRows,
+    IntegerTimes,
     LoadContext,
     LoadInput,
     LoadOptions,
@@ -77,6 +79,7 @@ from omnigraph.write.load import (
     resolve_tables,
     schema_of,
 )
+from omnigraph.write.rounding import RoundedColumn
 from omnigraph.write.rules import IncomingMode, NodeIds, RowChanges, RuleCheckResult, type_of_table
 
 if TYPE_CHECKING:
@@ -201,6 +204,7 @@ def _read_input(session: SparkSession, context: LoadContext) -> Generator[Parsed
             _SparkLoadEngine(executor, folder, scratch),
             partial(_discard_fragments, manifest, tables),
             executor.doing("building indexes"),
+            report.collect_conversions(),
         )
 
 
@@ -267,6 +271,7 @@ def _run_read_job(
         names_by_path([*paths, *(each.name for each in typed if isinstance(each.rows, DataFile))]),
         given.form,
         options.allow_missing_blobs,
+        context.policy,
     )
     with translate_spark_errors("reading a load"):
         records = partial(task.read_records, None)
@@ -304,6 +309,8 @@ class _LoadReport:
         self._lines: dict[tuple[str, int], int] = {}
         self._samples: list[Mapping[str, object]] = []
         self.counts = ViolationCounts()
+        self._rounded: list[tuple[RoundedColumn, int | None]] = []
+        self._conversions = ConversionReport()
 
     def add(self, kind: ReportKind, body: Mapping[str, object]) -> None:
         """Add one report."""
@@ -324,6 +331,12 @@ class _LoadReport:
                 self._samples.append(body)
             case ReportKind.COUNTS:
                 self.counts.merge(decode_counts(cast(str, body["counts"])))
+            case ReportKind.ROUNDED:
+                fields = {name: value for name, value in body.items() if name != "block"}
+                self._rounded.append((RoundedColumn(**cast("Any", fields)), cast("int | None", body["block"])))
+            case ReportKind.TIMES:
+                times = IntegerTimes(cast(int, body["count"]), cast(int, body["january"]))
+                self._conversions.add_times(cast(str, body["table_key"]), cast(str, body["property"]), times)
             case ReportKind.REJECTED:
                 self.rejected_counts.update(cast("Mapping[str, int]", body["counts"]))
                 self.rejected += cast("list[FragmentText]", body["fragments"])
@@ -336,6 +349,17 @@ class _LoadReport:
     def locate(self, violation: Violation, block: int | None) -> Violation:
         """Return a violation with the line number in its file, which was relative to a block."""
         return replace(violation, line=self.blocks.line_in_file(violation.file, block, violation.line))
+
+    def collect_conversions(self) -> ConversionReport:
+        """Return what all tasks changed in values, with line numbers in their files. Call it once."""
+        blocks = self.blocks
+        placed = [
+            replace(column, line=blocks.line_in_file(column.file, block, column.line))
+            for column, block in self._rounded
+        ]
+        for column in sorted(placed, key=lambda column: (column.file or "", column.line or 0)):
+            self._conversions.add_rounded(column)
+        return self._conversions
 
     def violations(self, limit: int | None) -> list[Violation]:
         """Return examples of violations of row rules, with line numbers in their files."""

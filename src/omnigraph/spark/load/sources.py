@@ -7,15 +7,26 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, cast
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import ParameterError
+from omnigraph.read.frames import ChunkedValues
 from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load.load_task import BLOCK, CONTENT, ENDS_FILE, LINE, PATH
 from omnigraph.spark.plan_text import has_joined_files
+from omnigraph.storage.columns import Values, compute, to_bool_array
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.location import has_scheme
-from omnigraph.write.load import ArrowStream, open_frame, read_frame, translate_frame_errors
+from omnigraph.write.load import (
+    UTC,
+    ArrowStream,
+    TimestampUnit,
+    normalize_zone,
+    open_frame,
+    read_frame,
+    translate_frame_errors,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -81,11 +92,34 @@ def to_dataframe(session: SparkSession, name: str, frame: ArrowStream) -> DataFr
         return frame
     reader = open_frame(name, frame)
     rows = pa.Table.from_batches(read_frame(name, reader), reader.schema)
+    rows = pa.Table.from_arrays([_to_microseconds(column) for column in rows.columns], names=rows.schema.names)
     types = zip(rows.schema.names, rows.schema.types, strict=True)
     supported = pa.schema([(column, _supported_type(type_)) for column, type_ in types])
     with translate_frame_errors(name):
         converted = rows.cast(supported)
     return session.createDataFrame(converted)
+
+
+def find_session_zone(session: SparkSession) -> str:
+    """Return the time zone in which a session reads times without one."""
+    return normalize_zone(cast("str", session.conf.get("spark.sql.session.timeZone")))
+
+
+def _to_microseconds(column: ChunkedValues) -> ChunkedValues | Values:
+    """Return nanoseconds as microseconds, such that a time with digits below a millisecond still has some."""
+    kind = cast("TimestampUnit", column.type)
+    if not (pa.types.is_timestamp(column.type) and kind.unit == "ns"):
+        return column
+    values = cast("Values", column.cast(pa.int64()).combine_chunks())
+    numbers = compute("coalesce", values, pa.scalar(0)).to_numpy(zero_copy_only=False)
+    microseconds = numbers // 1000
+    is_hidden = (microseconds * 1000 != numbers) & (microseconds % 1000 == 0)
+    mask = to_bool_array(values.is_null())
+    # The largest numbers are infinite times in any unit.
+    is_infinite = np.abs(numbers) == np.iinfo(np.int64).max
+    kept = np.where(is_infinite, numbers, microseconds + is_hidden)
+    times = cast("Values", pa.array(kept, pa.int64(), mask=mask))
+    return times.cast(pa.timestamp("us", kind.tz or UTC))
 
 
 def _supported_type(type_: pa.DataType) -> pa.DataType:
@@ -97,7 +131,8 @@ def _supported_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_date64(type_):
         return pa.timestamp("us", "UTC")
     if pa.types.is_timestamp(type_):
-        return pa.timestamp("us", cast(str, type_.tz))
+        # Spark would read a time without a zone in the time zone of the session; here it is in UTC, as without Spark.
+        return pa.timestamp("us", cast("TimestampUnit", type_).tz or UTC)
     return pa.string() if pa.types.is_string_view(type_) else type_
 
 

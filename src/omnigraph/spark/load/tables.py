@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from omnigraph.language.schema import Catalog
 from omnigraph.spark.executor import SparkExecutor
+from omnigraph.spark.inputs import is_spark_frame
 from omnigraph.spark.load.load_task import REPORT_COLUMNS, LoadTask
 from omnigraph.spark.load.sources import (
+    find_session_zone,
     number_files,
     read_first_lines,
     read_lines,
@@ -29,6 +31,7 @@ from omnigraph.spark.sized_frames import count_partitions
 from omnigraph.spark.task_errors import map_batches
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.write.load import (
+    UTC,
     ColumnSelection,
     CsvParser,
     DataFile,
@@ -112,7 +115,8 @@ class _TableMapper:
         file = first.rows
         paths = [table.name for table in tables]
         if not isinstance(file, DataFile):
-            yield from self._map_frame(first, to_dataframe(self._session, first.name, file))
+            zone = find_session_zone(self._session) if is_spark_frame(file) else UTC
+            yield from self._map_frame(first, to_dataframe(self._session, first.name, file), zone)
         elif _is_read_whole(file) and file.is_local and file.format == "csv":
             yield from self._map_whole_csv(tables)
         elif _is_read_whole(file):
@@ -127,9 +131,9 @@ class _TableMapper:
         elif _is_read_by_arrow(file):
             yield from self._map_file_parts(first.selection, tables)
         else:
-            yield from self._map_frame(first, self._session.read.parquet(*map(to_spark_path, paths)))
+            yield from self._map_frame(first, self._session.read.parquet(*map(to_spark_path, paths)), UTC)
 
-    def _map_frame(self, table: TypedTable, rows: DataFrame) -> Iterator[DataFrame]:
+    def _map_frame(self, table: TypedTable, rows: DataFrame, zone: str) -> Iterator[DataFrame]:
         from omnigraph.spark.source import arrow_schema_of
 
         columns, problems = map_columns(self._catalog, table.selection, arrow_schema_of(rows.schema))
@@ -142,7 +146,7 @@ class _TableMapper:
         file_number, files = number_files(placed)
         targets = _select_targets({target: places[column] for target, column in columns.chosen.items()})
         selected = placed.select(*targets, file_number.alias(InternalColumn.FILE))
-        read = partial(self._task.read_frame, table.type.table_key, table.name, files)
+        read = partial(self._task.read_frame, table.type.table_key, table.name, files, zone)
         yield map_batches(selected, read, REPORT_COLUMNS)
 
     def _map_file_parts(self, selection: ColumnSelection, tables: Sequence[TypedTable]) -> Iterator[DataFrame]:

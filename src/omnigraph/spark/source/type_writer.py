@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 MAX_WRITTEN_ROWS: Final = 10_000_000
 """More rows than these are refused: one process checks them."""
 
-WRITE_OPTIONS: Final = ("message", "actor", "txn_app", "txn_version", "allow_empty", "allow_missing_blobs")
+WRITE_OPTIONS: Final = ("message", "actor", "txn_app", "txn_version", "allow_empty", "allow_missing_blobs", "strict")
 """Options that only a write has."""
 _OPTIONS: Final = ("path", "type", "branch", *WRITE_OPTIONS)
 _EXECUTION: Final = "spark.sql.execution.id"
@@ -73,6 +73,7 @@ class TypeWriteOptions:
     txn: tuple[str, int] | None = None
     allow_empty: bool = False
     allow_missing_blobs: bool = False
+    strict: bool = False
     # Credentials may be in here: never printed.
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
@@ -98,7 +99,7 @@ def parse_write_options(options: Mapping[str, str]) -> TypeWriteOptions:
         problems.append(f"txn_version is '{version}', which is not a number")
     problems += [
         f"{name} is '{given[name]}', which is neither true nor false"
-        for name in ("allow_empty", "allow_missing_blobs")
+        for name in ("allow_empty", "allow_missing_blobs", "strict")
         if given.get(name, "false") not in ("true", "false")
     ]
     if problems:
@@ -113,6 +114,7 @@ def parse_write_options(options: Mapping[str, str]) -> TypeWriteOptions:
         txn=None if app is None or version is None else (app, int(version)),
         allow_empty=given.get("allow_empty") == "true",
         allow_missing_blobs=given.get("allow_missing_blobs") == "true",
+        strict=given.get("strict") == "true",
         storage_options=storage_options_of(options),
     )
 
@@ -217,7 +219,7 @@ class TypeWriter(DataSourceArrowWriter):
             manifest,
             schema,
             replace(_to_input(require_type(schema.catalog, options.type), rows), allow_empty=options.allow_empty),
-            LoadOptions(self._mode, allow_missing_blobs=options.allow_missing_blobs),
+            LoadOptions(self._mode, allow_missing_blobs=options.allow_missing_blobs, strict=options.strict),
             CommitOptions(options.branch, actor=options.actor, message=options.message, txn=options.txn),
         )
 

@@ -70,6 +70,7 @@ from omnigraph.write.load.load_operation import (
 from omnigraph.write.load.matching import MATCHING_MODES, Identity, LoadMode, resolve_identity
 from omnigraph.write.load.rows import (
     MAX_VIOLATIONS,
+    ConversionReport,
     FragmentTarget,
     IncomingRows,
     Quarantine,
@@ -77,6 +78,7 @@ from omnigraph.write.load.rows import (
     RejectDelivery,
     RejectedRecord,
     RejectSink,
+    RoundingPolicy,
     RowBuffer,
     RowForm,
     ViolationCollector,
@@ -84,6 +86,7 @@ from omnigraph.write.load.rows import (
     table_key_of,
     validate_batch,
 )
+from omnigraph.write.rounding import RoundedColumn
 
 OnError: TypeAlias = Literal["fail", "quarantine"]
 Engine: TypeAlias = Literal["auto", "local", "spark"]
@@ -101,6 +104,7 @@ class LoadOptions:
     ``keeps_txn``: a load with a ``txn`` makes a commit even if it changes no rows, so that a retry finds it.
     ``allow_missing_blobs``: blobs may refer to objects that are not there.
     ``identity``: the columns by which a merge or an update finds the stored rows of records without an id, by type.
+    ``strict``: reject records with values that would be rounded.
     ``replaced_head``: the newest commit of the branch, if the load replaces it by a new branch at ``from_branch``.
     """
 
@@ -115,6 +119,7 @@ class LoadOptions:
     identity: Identity | None = None
     allow_missing_blobs: bool = False
     replaced_head: str | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,8 @@ class LoadResult:
     ``node:Person``; rejected records of no known type are counted as ``unknown``. ``commit`` is None if nothing changed
     and there is no ``txn`` to keep. ``replayed``: an earlier load with this ``txn`` or key made the commit; this one
     read nothing. ``notes`` say what the load took for granted.
+    ``rounded`` are the properties whose values were rounded: times below a millisecond, integers that the float cannot
+    hold, and numbers that became 0. The values of rejected records do not count.
     """
 
     commit: Commit | None
@@ -136,9 +143,9 @@ class LoadResult:
     rejected: int
     rejects_path: str | None
     replayed: bool
-
     notes: tuple[str, ...] = ()
     counts: Mapping[str, RecordCounts] = field(default_factory=dict[str, RecordCounts])
+    rounded: tuple[RoundedColumn, ...] = ()
 
     @property
     def total(self) -> RecordCounts:
@@ -155,6 +162,7 @@ class LoadContext:
     input: LoadInput
     options: LoadOptions
     targets: FragmentTargets
+    policy: RoundingPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,7 @@ class ParsedInput:
     engine: LoadEngine
     discard: Callable[[], None]
     executor: Executor | None = None
+    report: ConversionReport = field(default_factory=ConversionReport)
 
 
 InputReader: TypeAlias = Callable[[LoadContext], AbstractContextManager[ParsedInput]]
@@ -229,7 +238,8 @@ def _run_load(
     closed = options.check or is_new_branch or options.mode == "update" or manifest.location.scheme == "s3+ddb"
     targets = FragmentTargets(manifest, commit_options, options.mode, closed=closed)
     form = RowForm.PARTIAL if options.mode == "update" else RowForm.WHOLE
-    context = LoadContext(manifest, schema.catalog, replace(load_input, form=form), options, targets)
+    policy = RoundingPolicy(options.strict, identity)
+    context = LoadContext(manifest, schema.catalog, replace(load_input, form=form), options, targets, policy)
     with _notice_lost_branch(targets), (reader or _read_locally)(context) as parsed:
         keeps_txn = options.keeps_txn and commit_options.txn is not None
         operation = LoadOperation(
@@ -255,7 +265,10 @@ def _run_load(
         result = _commit_load(
             manifest, operation, parsed, options, commit_options, executor, is_new_branch=is_new_branch
         )
-        return result if result.replayed else replace(result, notes=_note_assumed_ids(context, parsed.tables))
+        if result.replayed:
+            return result
+        notes = (*_note_assumed_ids(context, parsed.tables), *parsed.report.list_notes(schema.catalog.types()))
+        return replace(result, notes=notes, rounded=parsed.report.list_rounded())
 
 
 def _fill_counts(message: str | None, tables: Mapping[str, IncomingRows]) -> str | None:
@@ -369,19 +382,19 @@ def _read_locally(context: LoadContext) -> Generator[ParsedInput]:
             )
         with quarantine or nullcontext():
             try:
-                _fill_buffer(context, buffer, quarantine or collected)
+                report = _fill_buffer(context, buffer, quarantine or collected)
             except BaseException:
                 discard()
                 raise
             tables = buffer.to_incoming_rows()
             if any(rows.is_large for rows in tables.values()):
                 release_unused_memory()
-            yield ParsedInput(tables, collected, quarantine, LOCAL_LOAD_ENGINE, discard)
+            yield ParsedInput(tables, collected, quarantine, LOCAL_LOAD_ENGINE, discard, report=report)
 
 
-def _fill_buffer(context: LoadContext, buffer: RowBuffer, rejects: RejectSink) -> None:
-    """Read the input once: buffer the rows that pass the row rules, reject the others."""
-    catalog, load_input = context.catalog, context.input
+def _fill_buffer(context: LoadContext, buffer: RowBuffer, rejects: RejectSink) -> ConversionReport:
+    """Read the input once: buffer the rows that pass the row rules, reject the others. Return what was rounded."""
+    catalog, load_input, report = context.catalog, context.input, ConversionReport()
     find_missing = None
     if not context.options.allow_missing_blobs:
         find_missing = partial(find_missing_objects, storage_options=context.manifest.location.options())
@@ -398,10 +411,12 @@ def _fill_buffer(context: LoadContext, buffer: RowBuffer, rejects: RejectSink) -
                     buffer.buffer_of(rejected_type)
                 continue
             check_deadline()
-            batch = validate_batch(item, find_missing)
+            batch = validate_batch(item, find_missing, context.policy)
             buffer.add(batch)
+            report.add(batch)
             for rejected in batch.rejected:
                 rejects.take(rejected)
+    return report
 
 
 def _read_input(

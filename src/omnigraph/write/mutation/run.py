@@ -48,6 +48,7 @@ from omnigraph.write.commit import (
 from omnigraph.write.mutation.staging import StagingArea
 from omnigraph.write.mutation.statement_rows import MAX_VIOLATIONS, StatementRows, make_violation_error
 from omnigraph.write.mutation.statements import AffectedCounts, run_statement
+from omnigraph.write.rounding import RoundedColumn, join_rounded
 from omnigraph.write.rules import check_changes, check_rows
 
 MatchReader: TypeAlias = Callable[[PlannedQuery], pa.Table]
@@ -63,12 +64,14 @@ class MutationResult:
     """The result of a mutation. ``commit`` is None if nothing changed, and inside a transaction.
 
     ``replayed``: an earlier mutation with this ``txn`` or key made the commit; this one changed nothing.
+    ``rounded`` are the properties whose values were rounded, as in the result of a load.
     """
 
     commit: Commit | None
     affected_nodes: int
     affected_edges: int
     replayed: bool = False
+    rounded: tuple[RoundedColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class MutationCall:
     parameters: Mapping[str, ConstantValue]
     query_options: QueryOptions = field(default_factory=QueryOptions)
     now: int = field(default_factory=now_milliseconds)
+    rounded_parameters: frozenset[str] = frozenset()
 
     @property
     def mutation(self) -> TypedMutation:
@@ -103,14 +107,14 @@ class MutationCall:
     def _evaluate_match(self, catalog: Catalog, staging: StagingArea, read_match: MatchReader) -> StatementRows:
         """Evaluate the match on what is staged so far; what it reads belongs to what the commit compares."""
         if self.mutation.match is None:
-            return StatementRows(self.parameters, self.now)
+            return StatementRows(self.parameters, self.now, rounded_parameters=self.rounded_parameters)
         shown = show_pending(catalog, staging) if self.mutation.is_driven else staging.snapshot
         planned = plan_compiled(self.compiled, catalog, shown, self.parameters, self.now, self.query_options)
         # A branch can lack the table of a new type; it comes with a schema change, which is compared by itself.
         staging.reads.update(key for key in tables_of(planned.plan) if key in staging.snapshot.pins)
         rows = read_match(planned) if self.mutation.is_driven else read_columns(planned)
         columns = {column.expression: column_of(rows, column.name) for column in self.mutation.row_values}
-        return StatementRows(self.parameters, self.now, rows.num_rows, columns)
+        return StatementRows(self.parameters, self.now, rows.num_rows, columns, self.rounded_parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,9 @@ def compile_call(
     compiled = compile_query(source, catalog, name)
     if not isinstance(compiled.typed, TypedMutation):
         raise ParameterError(f"'{compiled.name}' is a read and changes nothing", hint="run it as a query")
-    return MutationCall(compiled, compiled.bind_parameters(parameters), query_options or QueryOptions())
+    bound = compiled.bind_parameters(parameters)
+    rounded = compiled.find_rounded_parameters(parameters, bound)
+    return MutationCall(compiled, bound, query_options or QueryOptions(), rounded_parameters=rounded)
 
 
 def begin_mutation(manifest: Manifest, options: CommitOptions) -> CommitOptions:
@@ -229,7 +235,8 @@ def retry_on_conflict(attempt: Callable[[], Outcome], retries: int) -> Outcome:
 def to_mutation_result(result: CommitResult[AffectedCounts]) -> MutationResult:
     """Convert the result of a commit."""
     made = None if result.commit is None else to_commit(result.commit)
-    return MutationResult(made, result.outcome.nodes, result.outcome.edges)
+    outcome = result.outcome
+    return MutationResult(made, outcome.nodes, outcome.edges, rounded=join_rounded(outcome.rounded))
 
 
 def to_replayed_mutation(earlier: CommitRecord) -> MutationResult:

@@ -22,18 +22,22 @@ from omnigraph.language.query import (
     ParameterValue,
     find_failure,
     print_expression,
+    walk_expression,
 )
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, NUMBERS, Scalar, ValueType
-from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value
+from omnigraph.language.values import ConstantValue, ValueMismatch, convert_value, is_rounded
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import to_blob_array
 from omnigraph.storage.arrow_schema import arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, to_bool_array, to_list
 from omnigraph.violation_groups import count_violations
+from omnigraph.write.rounding import NO_ROWS, RoundedColumn, find_rounded_numbers, is_identifying
 from omnigraph.write.row_values import InvalidBlob, parse_blob
 
 MAX_VIOLATIONS: Final = 100
+_ROUNDING: Final = FLOATS | {Scalar.DATETIME}
+"""The types that can round a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,14 @@ class StatementRows:
     """What expressions have as values in one call: parameters, the time in milliseconds since 1970, and columns.
 
     ``columns`` holds the expressions whose value is not the same in all of the ``count`` rows, or is computed.
+    ``rounded_parameters`` are the parameters whose type rounded their value.
     """
 
     parameters: Mapping[str, ConstantValue]
     now: int
     count: int = 1
     columns: Mapping[Expression, Values] = field(default_factory=dict[Expression, "Values"])
+    rounded_parameters: frozenset[str] = frozenset()
 
     def evaluate(self, expression: Expression) -> ConstantValue:
         """Return the value of an expression that is the same in every row."""
@@ -99,14 +105,43 @@ class StatementRows:
             raise make_violation_error(violations)
         return columns
 
+    def find_rounded(
+        self, type_: NodeType | EdgeType, assignments: tuple[AssignedValue, ...]
+    ) -> tuple[RoundedColumn, ...]:
+        """Return the properties whose assigned values are rounded; ``ValidationError`` if one identifies an entity."""
+        rounded: list[RoundedColumn] = []
+        for assignment in assignments:
+            name, target = assignment.name, type_.properties[assignment.name].type
+            rows = self._find_rounded_rows(assignment.value, target) if target.scalar in _ROUNDING else NO_ROWS
+            if not len(rows):
+                continue
+            if is_identifying(type_, name):
+                reason = f"{print_expression(assignment.value)} would be rounded to another {target.scalar}"
+                raise make_violation_error([_describe_value_of(type_, name, None, reason)])
+            rounded.append(RoundedColumn(type_.name, name, len(rows), None, int(rows[0]) + 1, type_.table_key))
+        return tuple(rounded)
+
+    def _find_rounded_rows(self, value: Expression, target: ValueType) -> npt.NDArray[np.int64]:
+        every = np.arange(self.count)
+        used = (part.name for part in walk_expression(value) if isinstance(part, ParameterValue))
+        if (isinstance(value, Constant) and value.is_rounded) or not self.rounded_parameters.isdisjoint(used):
+            return every
+        if target.scalar not in FLOATS or target.is_list:
+            return NO_ROWS
+        if self.varies(value):
+            given = self.columns[value]
+            return find_rounded_numbers(given, given.cast(arrow_type(target), safe=False))
+        given = self.evaluate(value)
+        return every if is_rounded(given, _convert_number(given, target)) else NO_ROWS
+
     def _describe_failures(
         self, type_: NodeType | EdgeType, assignment: AssignedValue, ids: Values | None
     ) -> list[Violation]:
         """Describe the rows in which an assigned value is null because it could not be computed."""
         failure = find_failure(assignment.value)
-        if failure is None:
+        failed = NO_ROWS if failure is None else find_true(self.columns[failure])[:MAX_VIOLATIONS]
+        if not len(failed):
             return []
-        failed = find_true(self.columns[failure])[:MAX_VIOLATIONS]
         reason = f"{print_expression(assignment.value)} overflows, or divides by zero"
         return [_describe_value_of(type_, assignment.name, owner, reason) for owner in _find_owners(failed, ids)]
 

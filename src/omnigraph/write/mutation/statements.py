@@ -7,6 +7,7 @@ that a property cannot hold are found here. Every statement works on columns: on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -39,21 +40,25 @@ from omnigraph.storage.keys import make_ids
 from omnigraph.write.mutation.one_value import keep_one_row_per_id
 from omnigraph.write.mutation.staging import StagingArea
 from omnigraph.write.mutation.statement_rows import StatementRows
+from omnigraph.write.rounding import RoundedColumn
 from omnigraph.write.row_values import generate_ids
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedCounts:
-    """The number of nodes and edges that were written or deleted."""
+    """The number of nodes and edges that were written or deleted, and the rounded columns of each statement."""
 
     nodes: int = 0
     edges: int = 0
+    rounded: tuple[RoundedColumn, ...] = ()
 
     def __add__(self, other: AffectedCounts) -> AffectedCounts:
-        return AffectedCounts(self.nodes + other.nodes, self.edges + other.edges)
+        return AffectedCounts(self.nodes + other.nodes, self.edges + other.edges, self.rounded + other.rounded)
 
     def __sub__(self, other: AffectedCounts) -> AffectedCounts:
-        return AffectedCounts(self.nodes - other.nodes, self.edges - other.edges)
+        """Return the later part of these counts, which begin with the others."""
+        later = self.rounded[len(other.rounded) :]
+        return AffectedCounts(self.nodes - other.nodes, self.edges - other.edges, later)
 
 
 def run_statement(catalog: Catalog, staging: StagingArea, statement: Statement, given: StatementRows) -> AffectedCounts:
@@ -88,9 +93,10 @@ def _insert_nodes(
     rows = _build_rows(node_type, statement.values, given)
     if not rows.num_rows:
         return AffectedCounts()
+    rounded = given.find_rounded(node_type, statement.values)
     if not node_type.key:
         staging.table(node_type).insert(replace_columns(rows, {"id": generate_ids(rows.num_rows)}))
-        return AffectedCounts(nodes=rows.num_rows)
+        return AffectedCounts(rows.num_rows, 0, rounded)
     ids = make_ids(node_type, rows)
     rows = replace_columns(rows, {"id": ids})
     if rows.num_rows > 1:
@@ -98,7 +104,7 @@ def _insert_nodes(
         kept = keep_one_row_per_id(node_type, ids, {name: column_of(rows, name) for name in varying})
         rows = rows if kept is None else rows.take(kept)
     staging.table(node_type).upsert(rows)
-    return AffectedCounts(nodes=rows.num_rows)
+    return AffectedCounts(rows.num_rows, 0, rounded)
 
 
 def _insert_edges(
@@ -109,7 +115,7 @@ def _insert_edges(
     if not rows.num_rows:
         return AffectedCounts()
     staging.table(edge_type).insert(replace_columns(rows, {"id": generate_ids(rows.num_rows), **ends}))
-    return AffectedCounts(edges=rows.num_rows)
+    return AffectedCounts(0, rows.num_rows, given.find_rounded(edge_type, statement.values))
 
 
 def _update_nodes(
@@ -122,7 +128,8 @@ def _update_nodes(
     values = given.build_columns(node_type, statement.values)
     every = np.zeros(rows.num_rows, np.int64)
     staging.table(node_type).upsert(replace_columns(rows, {name: one.take(every) for name, one in values.items()}))
-    return AffectedCounts(nodes=rows.num_rows)
+    rounded = given.find_rounded(node_type, statement.values)
+    return AffectedCounts(rows.num_rows, 0, tuple(replace(each, count=rows.num_rows) for each in rounded))
 
 
 def _update_bound(
@@ -141,7 +148,7 @@ def _update_bound(
     rows = staging.read_matching(type_, ValueIn(("id",), cast("pa.StringArray", targets)))
     places = chosen[_find_places(column_of(rows, "id"), targets)]
     staging.table(type_).upsert(replace_columns(rows, {name: column.take(places) for name, column in values.items()}))
-    return _count(type_, rows.num_rows)
+    return replace(_count(type_, rows.num_rows), rounded=given.find_rounded(type_, statement.values))
 
 
 def _find_places(ids: Values, among: Values) -> npt.NDArray[np.int64]:

@@ -39,6 +39,7 @@ from omnigraph.write.mutation.run import (
     to_replayed_mutation,
 )
 from omnigraph.write.mutation.staging import StagingArea
+from omnigraph.write.rounding import join_rounded
 
 
 @check_calls
@@ -80,7 +81,7 @@ class Transaction:
             self._progress = progress.run_call(self._catalog, call)
         self._calls.append(call)
         affected = self._progress.affected - progress.affected
-        return MutationResult(None, affected.nodes, affected.edges)
+        return MutationResult(None, affected.nodes, affected.edges, rounded=join_rounded(affected.rounded))
 
     def query(
         self, source: str | Path | Source, name: str | None = None, params: Mapping[str, object] | None = None

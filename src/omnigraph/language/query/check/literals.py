@@ -62,7 +62,8 @@ def type_literal(literal: ast.AnyLiteral, report: ProblemReport) -> Constant | N
                 return report.add("Q009", mismatch.message, literal.span, mismatch.hint)
         case ast.DateTimeLiteral():
             try:
-                return Constant(parse_datetime(literal.text), ValueType(Scalar.DATETIME))
+                instant = parse_datetime(literal.text)
+                return Constant(instant, ValueType(Scalar.DATETIME), is_rounded(literal.text, instant))
             except ValueMismatch as mismatch:
                 return report.add("Q009", mismatch.message, literal.span, mismatch.hint)
         case ast.ScalarLiteral(value):
@@ -145,14 +146,16 @@ def _fit_items(literal: ast.ListLiteral, target: ValueType, report: ProblemRepor
     element = ValueType(Scalar.F32) if target.scalar is Scalar.VECTOR else target.item
     items = [fit_literal(item, element, report) for item in literal.items]
     values = tuple(item.value for item in items if item is not None)
-    return Constant(values, target) if len(values) == len(items) else None
+    any_rounded = any(item.is_rounded for item in items if item is not None)
+    return Constant(values, target, any_rounded) if len(values) == len(items) else None
 
 
 def _convert(constant: Constant, target: ValueType, span: Span, report: ProblemReport) -> Constant | None:
     if target.scalar in {Scalar.DATE, Scalar.DATETIME}:
         return replace(constant, type=target)
     try:
-        return Constant(convert_value(constant.value, target), target)
+        value = convert_value(constant.value, target)
+        return Constant(value, target, target.scalar in FLOATS and is_rounded(constant.value, value))
     except ValueMismatch as mismatch:
         return report.add("T3", mismatch.message, span, mismatch.hint)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -23,6 +24,8 @@ from omnigraph.read.rows import PUBLIC_NAMES
 from omnigraph.storage.columns import Values, column_of, compute, to_list
 from omnigraph.write.load.inputs.pandas_frames import PandasFrame, convert_pandas
 from omnigraph.write.load.rows import (
+    UTC,
+    ColumnConversion,
     ConvertedColumn,
     RawBatch,
     RowError,
@@ -33,6 +36,7 @@ from omnigraph.write.load.rows import (
     convert_values,
     list_value_columns,
     name_infinite_times,
+    note_conversion,
     resolve_end_ids,
     to_row_errors,
 )
@@ -131,8 +135,11 @@ class ColumnValues(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class ArrowValues:
-    """Columns of any Arrow type."""
+    """Columns of any Arrow type. ``zone`` is the time zone of times without one."""
+
+    zone: str = UTC
 
     def accepts(self, found: pa.DataType, type_: ValueType) -> bool:
         """Whether an Arrow type can be converted to a type."""
@@ -140,7 +147,7 @@ class ArrowValues:
 
     def convert(self, column: Values, type_: ValueType) -> ConvertedColumn:
         """Convert a column."""
-        return convert_arrow(column, type_)
+        return convert_arrow(column, type_, self.zone)
 
     def read_ids(self, column: Values, node: NodeType) -> ConvertedColumn | None:  # noqa: ARG002  ids are texts, whatever the type
         """Return texts as ids."""
@@ -254,10 +261,13 @@ class ColumnMapping:
         """Convert a batch. ``lines`` are the lines or numbers of its rows, or nulls."""
         columns: dict[str, Values] = {}
         errors: list[RowError] = []
+        conversions: dict[str, ColumnConversion] = {}
         for column, type_ in {"id": _TEXT, **{key: each.type for key, each in self.type.properties.items()}}.items():
             if column in batch.schema.names:
-                converted = self.values.convert(column_of(batch, column), type_)
+                given = column_of(batch, column)
+                converted = self.values.convert(given, type_)
                 columns[column] = converted.values
+                note_conversion(conversions, column, converted, partial(_show_value, given))
                 errors += to_row_errors(column, str(type_), converted)
             elif column in self.type.properties and self._has_default(column):
                 columns[column] = _repeat_default(self.type.properties[column], batch.num_rows)
@@ -272,6 +282,7 @@ class ColumnMapping:
             lines,
             lambda row: _format_row(self.type, batch.slice(row, 1)),
             self._find_absent(batch.num_rows),
+            conversions,
         )
 
     def _has_default(self, name: str) -> bool:
@@ -302,6 +313,12 @@ class ColumnMapping:
         found, key_errors = resolve_end_ids(node, name, converted)
         errors += key_errors
         return found
+
+
+def _show_value(column: Values, row: int) -> str:
+    value = column.slice(row, 1)
+    # As a Python object a time has no nanoseconds.
+    return str(to_list(value.cast(pa.string()) if pa.types.is_timestamp(value.type) else value)[0])
 
 
 def _describe_other_use(name: str, given: Mapping[str, str]) -> str:

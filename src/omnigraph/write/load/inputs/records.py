@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import Final, NoReturn, TypeAlias, cast
 
 import numpy as np
@@ -31,7 +32,9 @@ from omnigraph.write.load.inputs.sources import (
     ignore_bytes,
     read_blocks,
 )
+from omnigraph.write.load.inputs.unparsed_numbers import find_lost_digits, show_value
 from omnigraph.write.load.rows import (
+    ColumnConversion,
     Mask,
     RawBatch,
     RejectedRecord,
@@ -39,6 +42,7 @@ from omnigraph.write.load.rows import (
     RowForm,
     convert_values,
     format_value,
+    note_conversion,
     resolve_end_ids,
     to_row_errors,
 )
@@ -306,9 +310,12 @@ def _to_raw_batch(catalog: Catalog, block: Block, file: str | None, group: _Reco
         converted = convert_values([data.get("id") for data in group.data], _TEXT)
         columns["id"] = converted.values
         errors += to_row_errors("id", str(_TEXT), converted)
+    conversions: dict[str, ColumnConversion] = {}
     for each in type_.properties.values():
-        converted = convert_values(_read_property(each, group.data, form), each.type)
+        values = _read_property(each, group.data, form)
+        converted = find_lost_digits(block, group.numbers, each, convert_values(values, each.type))
         columns[each.name] = converted.values
+        note_conversion(conversions, each.name, converted, partial(show_value, block, group.numbers, each, values))
         errors += to_row_errors(each.name, str(each.type), converted)
     absent = None if form is RowForm.WHOLE else _find_absent(group)
     if isinstance(type_, EdgeType):
@@ -318,7 +325,7 @@ def _to_raw_batch(catalog: Catalog, block: Block, file: str | None, group: _Reco
             errors += _find_missing_ends(type_, column, given if absent is None else ends)
             columns[column] = _convert_ends(type_, node, column, given, errors)
     lines = compute("add", pa.array(group.numbers, pa.int64()), pa.scalar(block.first))
-    return RawBatch(type_, columns, errors, file, lines, _make_formatter(block, group.numbers), absent)
+    return RawBatch(type_, columns, errors, file, lines, _make_formatter(block, group.numbers), absent, conversions)
 
 
 def _ends_of(group: _RecordGroup) -> dict[str, list[object]]:

@@ -2,6 +2,7 @@
 
 from omnigraph.write.load.rows.conversion import (
     ConvertedColumn,
+    IntegerTimes,
     can_convert,
     convert_arrow,
     convert_values,
@@ -55,6 +56,13 @@ from omnigraph.write.load.rows.rejects_file import (
     write_rejects_lines,
     write_rejects_parquet,
 )
+from omnigraph.write.load.rows.rounded_columns import (
+    ColumnConversion,
+    ConversionReport,
+    RoundingPolicy,
+    note_conversion,
+)
+from omnigraph.write.load.rows.rounding import TimestampUnit
 from omnigraph.write.load.rows.row_admission import (
     NO_IDS,
     FoundRecord,
@@ -75,6 +83,7 @@ from omnigraph.write.load.rows.validation import (
     to_row_errors,
     validate_batch,
 )
+from omnigraph.write.load.rows.zones import UTC, normalize_zone
 
 __all__ = [
     "BLOB_ROWS_AT_ONCE",
@@ -84,6 +93,9 @@ __all__ = [
     "NO_IDS",
     "NO_TYPE",
     "REJECTS_SCHEMA",
+    "UTC",
+    "ColumnConversion",
+    "ConversionReport",
     "ConvertedColumn",
     "FoundRecord",
     "FragmentTarget",
@@ -91,6 +103,7 @@ __all__ = [
     "InMemoryRows",
     "IncomingRows",
     "IncomingTable",
+    "IntegerTimes",
     "Mask",
     "NumberedRows",
     "Quarantine",
@@ -104,6 +117,7 @@ __all__ = [
     "RejectedRows",
     "RejectsLine",
     "RejectsTarget",
+    "RoundingPolicy",
     "RowAdmission",
     "RowBuffer",
     "RowError",
@@ -112,6 +126,7 @@ __all__ = [
     "RowPositions",
     "RowStorage",
     "StagedRows",
+    "TimestampUnit",
     "UnmatchedRecords",
     "ValidatedBatch",
     "ViolationCollector",
@@ -130,6 +145,8 @@ __all__ = [
     "list_value_columns",
     "mark_without",
     "name_infinite_times",
+    "normalize_zone",
+    "note_conversion",
     "partial_schema",
     "resolve_end_ids",
     "schema_of",

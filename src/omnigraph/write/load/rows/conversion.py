@@ -8,10 +8,9 @@ are not checked here: an enum is a string, a vector a list of any length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from decimal import Decimal
+from dataclasses import field, replace
 from itertools import chain
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +29,16 @@ from omnigraph.language.values import (
     ConstantValue,
     ValueMismatch,
     convert_value,
+    is_rounded,
 )
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.rows import BlobValue, to_blob_array
 from omnigraph.storage.arrow_schema import arrow_field, arrow_type, arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, make_nulls, to_list
+from omnigraph.write.load.rows.positions import RowNumbers
+from omnigraph.write.load.rows.rounding import TimestampUnit, convert_decimals, floor_to_milliseconds
+from omnigraph.write.load.rows.zones import UTC, assume_zone, assume_zone_of_texts, to_local
+from omnigraph.write.rounding import NO_ROWS, find_rounded_numbers
 from omnigraph.write.row_values import InvalidBlob, parse_blob
 
 _TEMPORAL: Final = {
@@ -54,6 +58,8 @@ _WITHOUT_ZONE: Final = _PLAIN_DATETIME + "$"
 # The type stubs of from_arrays lack ``mask``.
 _BUILD_LISTS: Final = cast("Callable[..., Values]", pa.ListArray.from_arrays)
 
+_ROUNDING: Final = FLOATS | {Scalar.DATETIME}
+"""The types whose values can be rounded."""
 _PYTHON_KINDS: Final[Mapping[Scalar, frozenset[type]]] = {
     Scalar.STRING: frozenset({str}),
     Scalar.BOOL: frozenset({bool}),
@@ -73,10 +79,40 @@ class RowMismatch:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedColumn:
-    """A converted column. A value that did not fit is null."""
+    """A converted column. A value that did not fit is null.
+
+    ``rounded`` are the rows whose value was rounded. ``times`` counts integers that were taken as milliseconds.
+    """
 
     values: Values
     mismatches: tuple[RowMismatch, ...] = ()
+    rounded: RowNumbers = field(default_factory=lambda: NO_ROWS)
+    times: IntegerTimes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerTimes:
+    """How many integers were taken as milliseconds since 1970, and how many of them are in January 1970."""
+
+    count: int
+    january: int
+
+    def __add__(self, other: IntegerTimes) -> IntegerTimes:
+        return IntegerTimes(self.count + other.count, self.january + other.january)
+
+
+_JANUARY: Final = 31 * MILLISECONDS_PER_DAY
+"""Seconds since 1970 look like milliseconds in January 1970 until the year 2054."""
+
+
+def _count_times(numbers: Values) -> IntegerTimes | None:
+    present = len(numbers) - numbers.null_count
+    if not present:
+        return None
+    inside = compute(
+        "and", compute("greater_equal", numbers, pa.scalar(0)), compute("less", numbers, pa.scalar(_JANUARY))
+    )
+    return IntegerTimes(present, cast("pa.BooleanArray", inside).true_count)
 
 
 # --------------------------------------------------------------------------------------------- from Python values
@@ -91,9 +127,21 @@ def convert_values(values: Sequence[object], type_: ValueType) -> ConvertedColum
     kinds = set(map(type, values)) - {type(None)}
     if type_.scalar in _TEMPORAL:
         column = _convert_temporal(values, kinds, type_.scalar)
+        if column is not None:
+            is_number = type_.scalar is Scalar.DATETIME and kinds == {int}
+            return ConvertedColumn(column, times=_count_times(column.cast(pa.int64())) if is_number else None)
     else:
         column = _convert_plain(values, type_.scalar) if kinds <= _PYTHON_KINDS[type_.scalar] else None
-    return _convert_each(values, type_) if column is None else ConvertedColumn(column)
+    return _convert_each(values, type_) if column is None else _check_floats(values, column, type_.scalar)
+
+
+def _check_floats(values: Sequence[object], column: Values, scalar: Scalar) -> ConvertedColumn:
+    """Find the numbers that became 0 in an F32. Arrow itself refuses integers that a float cannot hold."""
+    if scalar is not Scalar.F32:
+        return ConvertedColumn(column)
+    if not len(find_true(compute("equal", column, pa.scalar(0, pa.float32())))):
+        return ConvertedColumn(column)
+    return ConvertedColumn(column, rounded=find_rounded_numbers(cast("Values", pa.array(values, pa.float64())), column))
 
 
 def _convert_plain(values: Sequence[object], scalar: Scalar) -> Values | None:
@@ -154,13 +202,20 @@ def _convert_each(values: Iterable[object], type_: ValueType) -> ConvertedColumn
     target = replace(type_, nullable=True, enum_values=None)
     found: list[ConstantValue] = []
     mismatches: list[RowMismatch] = []
+    rounded: list[int] = []
+    numbers: list[int] = []
     for row, value in enumerate(values):
         try:
             found.append(_convert_one(value, target))
+            if target.scalar in _ROUNDING and is_rounded(value, found[-1]):
+                rounded.append(row)
+            if target.scalar is Scalar.DATETIME and type(value) is int:
+                numbers.append(value)
         except ValueMismatch as mismatch:
             found.append(None)
             mismatches.append(RowMismatch(row, value, f"{mismatch.message}; {mismatch.hint}"))
-    return ConvertedColumn(arrow_values(target, found), tuple(mismatches))
+    times = _count_times(cast("Values", pa.array(numbers, pa.int64()))) if numbers else None
+    return ConvertedColumn(arrow_values(target, found), tuple(mismatches), np.array(rounded, np.int64), times)
 
 
 def _convert_one(value: object, target: ValueType) -> ConstantValue:
@@ -231,7 +286,9 @@ def _build_lists(
     field = pa.field("item", items.values.type)
     lists = _BUILD_LISTS(offsets, items.values, pa.list_(field), mask=missing)
     within = (replace(each, row=int(np.searchsorted(ends, each.row, side="right"))) for each in items.mismatches)
-    return ConvertedColumn(lists, tuple(sorted([*mismatches, *within], key=lambda each: each.row)))
+    ordered = tuple(sorted([*mismatches, *within], key=lambda each: each.row))
+    rounded = np.unique(np.searchsorted(ends, items.rounded, side="right")).astype(np.int64)
+    return ConvertedColumn(lists, ordered, rounded, items.times)
 
 
 # --------------------------------------------------------------------------------------------- from Arrow columns
@@ -245,10 +302,9 @@ def can_convert(found: pa.DataType, type_: ValueType) -> bool:
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         return _is_list(found) and can_convert(cast("pa.ListType[pa.DataType]", found).value_type, _item_of(type_))
     if type_.scalar in INTEGERS:
-        # Spark has no unsigned integers and returns large ones as decimals.
-        return pa.types.is_integer(found) or (pa.types.is_decimal128(found) and cast(int, found.scale) == 0)
+        return pa.types.is_integer(found) or pa.types.is_decimal(found)
     if type_.scalar in FLOATS:
-        return pa.types.is_integer(found) or pa.types.is_floating(found)
+        return pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
     if type_.scalar is Scalar.BOOL:
         return pa.types.is_boolean(found)
     if type_.scalar in _TEMPORAL:
@@ -256,18 +312,18 @@ def can_convert(found: pa.DataType, type_: ValueType) -> bool:
     return _is_text(found) or (type_.scalar is Scalar.BLOB and _is_binary(found))
 
 
-def convert_arrow(column: Values, type_: ValueType) -> ConvertedColumn:
-    """Convert an Arrow column for which :func:`can_convert` is true."""
+def convert_arrow(column: Values, type_: ValueType, zone: str = UTC) -> ConvertedColumn:
+    """Convert an Arrow column for which :func:`can_convert` is true. ``zone`` is that of times without one."""
     if isinstance(column, pa.DictionaryArray):
         column = _copy_view(cast("Values", column.dictionary)).take(cast("pa.Int64Array", column.indices))
     if pa.types.is_null(column.type):
         return ConvertedColumn(make_nulls(len(column), _arrow_target(type_)))
     if type_.is_list or type_.scalar is Scalar.VECTOR:
-        return _from_arrow_lists(column, type_)
+        return _from_arrow_lists(column, type_, zone)
     if type_.scalar is Scalar.BLOB:
         return _from_arrow_blobs(column)
     if type_.scalar in _TEMPORAL:
-        return _from_arrow_times(column, type_)
+        return _from_arrow_times(column, type_, zone)
     return _from_arrow_plain(column, type_)
 
 
@@ -278,23 +334,31 @@ def _arrow_target(type_: ValueType) -> pa.DataType:
 
 
 def _from_arrow_plain(column: Values, type_: ValueType) -> ConvertedColumn:
+    if type_.scalar in FLOATS and pa.types.is_decimal(column.type):
+        return _from_decimals(column, type_)
     try:
         # Only floats may be rounded. An integer that does not fit is a mismatch.
         found = column.cast(arrow_type(replace(type_, enum_values=None)), safe=type_.scalar not in FLOATS)
     except pa.ArrowInvalid:
-        given = to_list(column)
-        return _convert_each([int(each) if isinstance(each, Decimal) else each for each in given], type_)
+        return _convert_each(to_list(column), type_)
     if type_.scalar is Scalar.F32 and not _is_all_true(compute("is_finite", found)):
         return _convert_each(to_list(column), type_)
-    return ConvertedColumn(found)
+    return ConvertedColumn(found, rounded=find_rounded_numbers(column, found) if type_.scalar in FLOATS else NO_ROWS)
 
 
-def _from_arrow_times(column: Values, type_: ValueType) -> ConvertedColumn:
+def _from_decimals(column: Values, type_: ValueType) -> ConvertedColumn:
+    """Convert decimals to the floats that print the same digits. Another decimal is a mismatch."""
+    converted = convert_decimals(column, arrow_type(type_))
+    if converted is None or len(converted[1]) or not _is_all_true(compute("is_finite", converted[0])):
+        return _convert_each(to_list(column), type_)
+    return ConvertedColumn(converted[0])
+
+
+def _from_arrow_times(column: Values, type_: ValueType, zone: str) -> ConvertedColumn:
     if pa.types.is_integer(column.type) or _is_text(column.type):
-        converted = _convert_numbers_or_texts(column, type_.scalar)
-        return _convert_each(to_list(column), type_) if converted is None else ConvertedColumn(converted)
+        return _from_numbers_or_texts(column, type_, zone)
     finite, infinite = _drop_infinite_times(column, type_)
-    converted = _from_finite_times(finite, type_)
+    converted = _from_finite_times(finite, type_, zone)
     mismatches = sorted([*converted.mismatches, *infinite], key=lambda each: each.row)
     return replace(converted, mismatches=tuple(mismatches)) if infinite else converted
 
@@ -330,22 +394,43 @@ def name_infinite_times(column: Values) -> dict[int, str]:
 
 
 def _is_in_seconds(type_: pa.DataType) -> bool:
-    return pa.types.is_timestamp(type_) and cast("pa.TimestampType[Literal['s']]", type_).unit == "s"
+    return pa.types.is_timestamp(type_) and cast("TimestampUnit", type_).unit == "s"
 
 
-def _from_finite_times(column: Values, type_: ValueType) -> ConvertedColumn:
-    scalar = type_.scalar
+def _from_finite_times(column: Values, type_: ValueType, zone: str) -> ConvertedColumn:
+    scalar, rounded = type_.scalar, NO_ROWS
     if pa.types.is_date64(column.type):
         milliseconds = column.cast(pa.int64())
     elif pa.types.is_date32(column.type):
         milliseconds = pc.multiply(column.cast(pa.int32()).cast(pa.int64()), pa.scalar(MILLISECONDS_PER_DAY))
+        if scalar is Scalar.DATETIME:
+            milliseconds = assume_zone(cast("Values", milliseconds), zone)
     else:
-        floored = compute("floor_temporal", column, options=pc.RoundTemporalOptions(unit="millisecond"))
-        milliseconds = floored.cast(pa.timestamp("ms")).cast(pa.int64())
+        milliseconds, rounded = floor_to_milliseconds(column)
+        has_zone = cast("TimestampUnit", column.type).tz is not None
+        if scalar is Scalar.DATETIME and not has_zone:
+            milliseconds = assume_zone(milliseconds, zone)
+        elif scalar is Scalar.DATE:
+            local = to_local(milliseconds, zone) if has_zone else milliseconds
+            # Digits below a millisecond are a time of day too.
+            milliseconds = compute("add", local, pa.array(np.bincount(rounded, minlength=len(column)), pa.int64()))
     if scalar is Scalar.DATETIME:
-        return _to_temporal(cast("Values", milliseconds), type_)
+        return replace(_to_temporal(cast("Values", milliseconds), type_), rounded=rounded)
     days = pc.divide(milliseconds, pa.scalar(MILLISECONDS_PER_DAY))
     return _to_days(cast("Values", milliseconds), cast("Values", days), type_)
+
+
+def _from_numbers_or_texts(column: Values, type_: ValueType, zone: str) -> ConvertedColumn:
+    values = _convert_numbers_or_texts(column, type_.scalar)
+    converted = _convert_each(to_list(column), type_) if values is None else ConvertedColumn(values)
+    if type_.scalar is not Scalar.DATETIME:
+        return converted
+    if pa.types.is_integer(column.type):
+        return replace(converted, times=_count_times(converted.values.cast(pa.int64())))
+    if zone == UTC:
+        return converted
+    moved = assume_zone_of_texts(converted.values.cast(pa.int64()), column.cast(pa.string()), zone)
+    return replace(converted, values=_to_temporal(moved, type_).values)
 
 
 def _convert_numbers_or_texts(column: Values, scalar: Scalar) -> Values | None:
@@ -379,7 +464,7 @@ def _to_days(milliseconds: Values, days: Values, type_: ValueType) -> ConvertedC
     return ConvertedColumn(kept.values, tuple(sorted([*kept.mismatches, *timed], key=lambda each: each.row)))
 
 
-def _from_arrow_lists(column: Values, type_: ValueType) -> ConvertedColumn:
+def _from_arrow_lists(column: Values, type_: ValueType, zone: str) -> ConvertedColumn:
     item = cast("pa.ListType[pa.DataType]", column.type).value_type
     lists = column.cast(pa.large_list(pa.field("item", pa.string() if pa.types.is_string_view(item) else item)))
     missing = lists.is_null()
@@ -387,7 +472,8 @@ def _from_arrow_lists(column: Values, type_: ValueType) -> ConvertedColumn:
     lengths = np.zeros(len(lists), np.int64)
     present = np.flatnonzero(~missing.to_numpy(zero_copy_only=False))
     lengths[present] = present_lists.value_lengths().to_numpy(zero_copy_only=False)
-    return _build_lists(convert_arrow(cast("Values", present_lists.flatten()), _item_of(type_)), lengths, missing)
+    items = convert_arrow(cast("Values", present_lists.flatten()), _item_of(type_), zone)
+    return _build_lists(items, lengths, missing)
 
 
 def _from_arrow_blobs(column: Values) -> ConvertedColumn:

@@ -20,6 +20,8 @@ from omnigraph.language.values import ValueMismatch, convert_value
 from omnigraph.storage.arrow_schema import arrow_values
 from omnigraph.storage.columns import Values, compute, find_true, to_list
 from omnigraph.write.load.rows.conversion import ConvertedColumn, RowMismatch, convert_arrow, convert_values
+from omnigraph.write.load.rows.rounding import find_rounded_texts
+from omnigraph.write.rounding import NO_ROWS
 
 _INTEGER: Final = r"^[+-]?\d{1,20}$"
 _NUMBER: Final = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -93,7 +95,8 @@ def _convert_floats(texts: Values, type_: ValueType) -> ConvertedColumn:
     if _do_all_match(texts, _NUMBER):
         numbers = texts.cast(pa.float64())
         if _is_all_true(compute("is_finite", numbers)):
-            return convert_arrow(numbers, type_)
+            converted = convert_arrow(numbers, type_)
+            return replace(converted, rounded=find_rounded_texts(texts, converted.values))
     return _convert_each(texts, type_, re.compile(_NUMBER, re.ASCII), float)
 
 
@@ -123,7 +126,9 @@ def _convert_each(
         except ValueMismatch as mismatch:
             found.append(None)
             mismatches.append(RowMismatch(row, text, f"{mismatch.message}; {mismatch.hint}"))
-    return ConvertedColumn(arrow_values(target, found), tuple(mismatches))
+    values = arrow_values(target, found)
+    rounded = find_rounded_texts(texts, values) if type_.scalar in FLOATS else NO_ROWS
+    return ConvertedColumn(values, tuple(mismatches), rounded)
 
 
 def _parse_number(text: str, form: re.Pattern[str], parse: Callable[[str], float], type_: ValueType) -> float:

@@ -6,8 +6,8 @@ the columns of the type's table. Nothing here reads the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Final, TypeAlias, cast
 
 import numpy as np
@@ -23,8 +23,10 @@ from omnigraph.storage.arrow_schema import arrow_schema
 from omnigraph.storage.columns import Values, column_of, compute, find_true, make_nulls, to_bool_array, to_list
 from omnigraph.storage.internal_columns import InternalColumn
 from omnigraph.storage.keys import make_ids
-from omnigraph.write.load.rows.conversion import ConvertedColumn
+from omnigraph.write.load.rows.conversion import ConvertedColumn, IntegerTimes
 from omnigraph.write.load.rows.partial_rows import Mask, pack_given, partial_schema
+from omnigraph.write.load.rows.rounded_columns import ColumnConversion, RoundingPolicy, find_accepted
+from omnigraph.write.rounding import EXACT, RoundedColumn, describe_rounding
 from omnigraph.write.row_values import generate_ids
 from omnigraph.write.rules import REQUIRED, AbsentValues, find_row_violations, format_key, shorten
 
@@ -52,7 +54,7 @@ class RawBatch:
     """Rows of one type as they were read. A missing column is null; ``id`` holds the ids given in the input.
 
     ``record`` returns the text of a row, for the person who has to correct it. ``absent`` says which values the records
-    of an update do not mention; it is None if the rows are whole.
+    of an update do not mention; it is None if the rows are whole. ``conversions`` has what was changed in values.
     """
 
     type: NodeType | EdgeType
@@ -62,6 +64,7 @@ class RawBatch:
     lines: Values
     record: Callable[[int], str]
     absent: AbsentValues | None = None
+    conversions: Mapping[str, ColumnConversion] = field(default_factory=dict[str, ColumnConversion])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class ValidatedBatch:
     lines: Values
     generated: int
     rejected: tuple[RejectedRecord, ...]
+    rounded: tuple[RoundedColumn, ...] = ()
+    times: Mapping[str, IntegerTimes] = field(default_factory=dict[str, IntegerTimes])
 
 
 def to_row_errors(name: str, rule: str, converted: ConvertedColumn) -> list[RowError]:
@@ -102,6 +107,12 @@ def resolve_end_ids(node: NodeType, name: str, parts: Mapping[str, ConvertedColu
         for part, converted in parts.items()
         for error in to_row_errors(part, str(node.properties[part].type), converted)
     ]
+    # An id that was made from a rounded value is that of another node.
+    errors += [
+        RowError(row, name, EXACT, f"{EXACT}: '{name}': the value of '{part}' is not that of any {node.name}")
+        for part, converted in parts.items()
+        for row in converted.rounded.tolist()
+    ]
     columns = {part: converted.values for part, converted in parts.items()}
     return cast("Values", make_ids(node, pa.record_batch(columns))) if columns else make_nulls(0, pa.string()), errors
 
@@ -111,13 +122,18 @@ def format_value(value: object) -> str | None:
     return None if value is None else shorten(str(value))
 
 
-def validate_batch(batch: RawBatch, find_missing: MissingObjectSearch | None = None) -> ValidatedBatch:
+_LENIENT: Final = RoundingPolicy()
+
+
+def validate_batch(
+    batch: RawBatch, find_missing: MissingObjectSearch | None = None, policy: RoundingPolicy = _LENIENT
+) -> ValidatedBatch:
     """Assign ids to the rows of a batch, check each row by itself, and separate accepted from rejected rows.
 
     ``find_missing`` looks for the objects that blobs refer to; without it they may be missing.
     """
     rows, is_generated, errors = _assign_ids(batch)
-    errors = [*batch.errors, *errors]
+    errors = [*batch.errors, *errors, *_find_refused_roundings(batch, policy)]
     errors += _check_row_rules(batch, rows, errors)
     if find_missing is not None:
         errors += _find_missing_blobs(batch.type, rows, find_missing)
@@ -132,7 +148,28 @@ def validate_batch(batch: RawBatch, find_missing: MissingObjectSearch | None = N
     columns = [column_of(kept, name).cast(type_) for name, type_ in zip(schema.names, schema.types, strict=True)]
     accepted = pa.RecordBatch.from_arrays(columns, schema=schema)
     generated = int(is_generated.sum())
-    return ValidatedBatch(batch.type, accepted, batch.file, lines, generated, _build_rejected(batch, rows, errors))
+    rejected = _build_rejected(batch, rows, errors)
+    rounded = tuple(_count_rounded(batch, [error.row for error in errors]))
+    times = {name: each.times for name, each in batch.conversions.items() if each.times is not None}
+    return ValidatedBatch(batch.type, accepted, batch.file, lines, generated, rejected, rounded, times)
+
+
+def _find_refused_roundings(batch: RawBatch, policy: RoundingPolicy) -> Iterator[RowError]:
+    """Yield an error for each rounded value that the load may not round."""
+    for name, conversion in batch.conversions.items():
+        if policy.refuses(batch.type, name):
+            for row in conversion.rounded.tolist():
+                shown = shorten(conversion.show(row))
+                yield RowError(row, name, EXACT, describe_rounding(batch.type, name, shown), shown)
+
+
+def _count_rounded(batch: RawBatch, rejected_rows: Sequence[int]) -> Iterator[RoundedColumn]:
+    """Yield the number of rounded values of each column in accepted rows, with the first row."""
+    for name, conversion in batch.conversions.items():
+        rows = find_accepted(conversion, rejected_rows)
+        if len(rows):
+            line = cast("int | None", to_list(batch.lines.slice(int(rows[0]), 1))[0])
+            yield RoundedColumn(batch.type.name, name, len(rows), batch.file, line, batch.type.table_key)
 
 
 def _assign_ids(batch: RawBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_], list[RowError]]:
