@@ -235,6 +235,7 @@ export interface Bodies {
     readonly message?: string | null | undefined;
     readonly mode?: "append" | "merge" | "overwrite" | "update" | null | undefined;
     readonly on_error?: "fail" | "quarantine" | null | undefined;
+    readonly strict?: boolean | null | undefined;
     readonly txn?: string | null | undefined;
   };
   readonly "/lint": {
@@ -254,6 +255,7 @@ export interface Bodies {
     readonly message?: string | null | undefined;
     readonly mode?: "append" | "merge" | "overwrite" | "update" | null | undefined;
     readonly on_error?: "fail" | "quarantine" | null | undefined;
+    readonly strict?: boolean | null | undefined;
     readonly txn?: string | null | undefined;
   };
   readonly "/mcp": Record<string, unknown>;
@@ -671,6 +673,7 @@ export type LoadAnswer = {
   readonly rejects: readonly (unknown)[];
   readonly rejects_truncated: boolean;
   readonly replayed: boolean;
+  readonly rounded: readonly (RoundedColumnAnswer)[];
 };
 
 export type MergeAnswer = {
@@ -693,6 +696,7 @@ export type MutationAnswer = {
   readonly commit: string | null;
   readonly query_name: string;
   readonly replayed: boolean;
+  readonly rounded: readonly (RoundedColumnAnswer)[];
 };
 
 export type NamedBranchAnswer = {
@@ -823,6 +827,15 @@ export type RevisionAnswer = {
   readonly op: "inserted" | "updated" | "deleted";
 };
 
+export type RoundedColumnAnswer = {
+  readonly count: number;
+  readonly file: string | null;
+  readonly line: number | null;
+  readonly property: string;
+  readonly table_key: string | null;
+  readonly type: string;
+};
+
 export type RowsAnswer = {
   readonly branch: string;
   readonly columns: readonly (string)[];
@@ -950,6 +963,7 @@ export type TransactionAnswer = {
   readonly branch: string;
   readonly commit: string | null;
   readonly replayed: boolean;
+  readonly rounded: readonly (RoundedColumnAnswer)[];
   readonly steps: readonly (TransactionStepAnswer)[];
 };
 
