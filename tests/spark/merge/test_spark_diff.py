@@ -52,9 +52,11 @@ def test_it_is_what_a_diff_here_finds(spark: SparkSession, tmp_path: Path) -> No
     assert {str(record["op"]) for record in found} == {"inserted", "updated", "deleted"}
     assert {str(record["type"]) for record in found} == {"Person", "Knows"}
     assert found == expected(graph.diff("main", "dev"))
-    only = sg.diff("dev", types=["Knows"])
+    only = sg.diff("main", "dev", types=["Knows"])
     edit(graph, "dev", knows={"late": knows("hub", "rim")})
     assert shown(only) == [record for record in found if record["type"] == "Knows"], "it keeps to its moments"
+    for tips in (False, True):
+        assert shown(sg.diff("dev", tips=tips)) == expected(graph.diff("dev", tips=tips))
     assert sg.diff("main", "main").schema == only.schema
     assert sg.diff("main", "main").isEmpty()
     with pytest.raises(NotFound, match="no branch, commit, version, date or tag 'dve'"):
