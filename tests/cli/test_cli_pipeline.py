@@ -62,12 +62,13 @@ def test_a_plan_as_json_shows_variables_by_name_only(
 ) -> None:
     monkeypatch.setenv("PEOPLE_TOKEN", "xyzzy")
     text = changed("options: {header: true}", "options: {header: true, token: '${PEOPLE_TOKEN}'}")
+    text = text.replace("from: main", "from: main, allow_missing_blobs: true")
     write_pipeline(folder, text)
     answer = omnigraph("pipeline", "plan", FILE, "--json")
     assert answer.code == 0
     assert "xyzzy" not in answer.out
     load = {"mode": "merge", "branch": "load/june", "from": "main", "on_error": "fail", "merge_into": None}
-    assert answer.json["load"] == {**load, "identity": {}, "allow_empty": False}
+    assert answer.json["load"] == {**load, "identity": {}, "allow_empty": False, "allow_missing_blobs": True}
     people = cast("Sequence[Mapping[str, Json]]", answer.json["sources"])[0]
     assert people["options"] == {"header": "true", "token": "${PEOPLE_TOKEN}"}
     assert cast("Sequence[Mapping[str, Json]]", answer.json["targets"])[1] == {

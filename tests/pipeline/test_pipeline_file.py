@@ -58,6 +58,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
         ("nodes:", "load: {mode: upsert}\nnodes:", ("P105", 5, 14), "use append, merge, update, overwrite"),
         ("nodes:", "load: {mode: mrge}\nnodes:", ("P105", 5, 14), "did you mean 'merge'?"),
         ("nodes:", "load: {allow_empty: maybe}\nnodes:", ("P105", 5, 21), "use true or false"),
+        ("nodes:", "load: {allow_missing_blobs: 1}\nnodes:", ("P105", 5, 29), "use true or false"),
         ("nodes:", "load: merge\nnodes:", ("P104", 5, 7), "it must be a mapping"),
         ("name: full_name", "name: 2024-05-01", ("P104", 6, 42), "date '2024-05-01'"),
         ("name: full_name", "name: null", ("P104", 6, 42), "must be a text"),

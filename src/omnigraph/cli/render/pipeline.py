@@ -214,6 +214,7 @@ def _load_json(file: PipelineFile) -> Mapping[str, Json]:
         "merge_into": None if load.merge_into is None else load.merge_into.written,
         "identity": {each.type_name: list(each.columns) for each in load.identities},
         "allow_empty": load.allow_empty,
+        "allow_missing_blobs": load.allow_missing_blobs,
     }
 
 
