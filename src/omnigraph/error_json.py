@@ -25,10 +25,10 @@ def error_from_json(body: Mapping[str, Json]) -> OmniGraphError:
     """Return the error that ``error.to_json()`` describes. A code of another release gives the base class."""
     kind = ERROR_CLASSES.get(str(body.get("code")), OmniGraphError)
     error = make_error(kind, str(body.get("message")), body.get("hint"), body.get("details"))
-    problems = list_objects(error.details, "problems")
+    problems = list_present_objects(error.details, "problems")
     if isinstance(error, ValidationError):
-        error.violations = tuple(map(to_violation, list_objects(body, "violations")))
-        error.groups = tuple(map(to_group, list_objects(body, "groups")))
+        error.violations = tuple(map(to_violation, list_present_objects(body, "violations")))
+        error.groups = tuple(map(to_group, list_present_objects(body, "groups")))
     if problems and issubclass(kind, _SOURCE_ERRORS):
         found = tuple(map(to_problem, problems))
         error.__dict__.update(problems=found, position=found[0].position)
@@ -47,7 +47,7 @@ def make_error(kind: type[Error], message: str, hint: Json, details: Json) -> Er
     return error
 
 
-def list_objects(body: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
+def list_present_objects(body: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
     """Return the objects of a list that may be missing."""
     found = body.get(name)
     if not isinstance(found, list):
@@ -82,7 +82,7 @@ def to_group(found: Mapping[str, Json]) -> ViolationGroup:
         found.get("value"),
         str(found["message"]),
         cast(int, found["count"]),
-        tuple(to_violation(each) for each in list_objects(found, "first")),
+        tuple(to_violation(each) for each in list_present_objects(found, "first")),
         table_key,
     )
 

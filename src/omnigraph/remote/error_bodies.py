@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from omnigraph import errors
-from omnigraph.error_json import ERROR_CLASSES, list_objects, make_error, to_group, to_problem, to_violation
+from omnigraph.error_json import ERROR_CLASSES, list_present_objects, make_error, to_group, to_problem, to_violation
 from omnigraph.errors import (
     Conflict,
     Json,
@@ -54,10 +54,10 @@ def make_unreachable(message: str, hint: str | None = None) -> ServerUnavailable
 def _complete(error: OmniGraphError, body: Mapping[str, Json]) -> None:
     """Add what only one kind of error has."""
     if isinstance(error, ValidationError):
-        error.violations = tuple(to_violation(each) for each in list_objects(body, "violations"))
-        error.groups = tuple(to_group(each) for each in list_objects(body, "groups"))
+        error.violations = tuple(to_violation(each) for each in list_present_objects(body, "violations"))
+        error.groups = tuple(to_group(each) for each in list_present_objects(body, "groups"))
     if isinstance(error, MergeConflicts):
-        error.conflicts = tuple(to_conflict(each) for each in list_objects(body, "merge_conflicts"))
+        error.conflicts = tuple(to_conflict(each) for each in list_present_objects(body, "merge_conflicts"))
         error.details["conflicts"] = [each.to_json() for each in error.conflicts]
     if isinstance(error, errors.ExpectedVersionMismatch):
         found = body.get("manifest_conflict")
@@ -71,7 +71,7 @@ def _complete(error: OmniGraphError, body: Mapping[str, Json]) -> None:
     if problems:
         error.details["problems"] = problems
     if isinstance(error, errors.QueryError | errors.SchemaError) and problems:
-        error.problems = tuple(to_problem(each) for each in list_objects(body, "problems"))
+        error.problems = tuple(to_problem(each) for each in list_present_objects(body, "problems"))
         error.position = error.problems[0].position
 
 

@@ -13,16 +13,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from omnigraph.errors import ParameterError, Unsupported
+from omnigraph.spark.catalog import CATALOG_HINT, CATALOG_REFUSAL
 
 if TYPE_CHECKING:
     from omnigraph.read.rows import TypeRows
     from omnigraph.spark.source import TypeReadOptions
 
-CATALOG_REFUSAL: Final = "a type of a graph cannot be a table of Spark's catalog, which passes no options to its source"
-CATALOG_HINT: Final = (
-    "CREATE TEMPORARY VIEW ... USING omnigraph OPTIONS (path '...', type '...') makes a view to read, and "
-    'df.write.format("omnigraph").save(...) writes rows'
-)
 _CATALOG_PROPERTY: Final = "provider"
 """A property that Spark adds to the options of CREATE TABLE."""
 

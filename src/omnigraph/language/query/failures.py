@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from omnigraph.language.operators import ComparisonOperator
-from omnigraph.language.query.plan.visitor import walk_expression
+from omnigraph.language.query.plan import walk_expression
 from omnigraph.language.query.typed_tree import (
     And,
     Arithmetic,

@@ -28,7 +28,7 @@ from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.rows import require_type
-from omnigraph.spark.data_source import CATALOG_HINT, CATALOG_REFUSAL
+from omnigraph.spark.catalog import CATALOG_HINT, CATALOG_REFUSAL
 from omnigraph.spark.scratch import ScratchFolder, create_scratch_folder, remove_scratch_folder
 from omnigraph.spark.source.spark_types import arrow_schema_of
 from omnigraph.spark.source.type_reader import STORAGE_PREFIX, storage_options_of
