@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,17 @@ def test_a_pool_that_was_ended_takes_no_more_work() -> None:
         assert threads.submit(len, "work").result() == 4
     with pytest.raises(RuntimeError, match="after shutdown"):
         threads.submit(len, "work")
+
+
+def test_work_for_which_no_thread_can_be_started_runs_once_at_most() -> None:
+    is_free, runs = threading.Event(), list[str]()
+    with WorkerThreads(2) as threads:
+        threads.submit(is_free.wait, 60)
+        size = threading.stack_size(1 << 46)
+        try:
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                threads.submit(lambda: runs.append(threading.current_thread().name))
+        finally:
+            threading.stack_size(size)
+            is_free.set()
+    assert len(runs) <= 1

@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias
 from uuid import uuid4
 
 from omnigraph.errors import StorageError
-from omnigraph.worker_threads import WorkerThreads
+from omnigraph.worker_threads import WorkerThreads, get_served_thread
 
 Durability: TypeAlias = Literal["process", "power"]
 DURABILITIES: Final[tuple[Durability, ...]] = ("process", "power")
@@ -46,7 +46,7 @@ class WriteBarrier:
         self._root = Path(root)
         self._files: dict[Path, Future[None]] = {}
         self._writers: set[int] = set()
-        """The threads that noted files since they were last synced."""
+        """The threads that noted files, or whose pools did, since files were last synced."""
         self._failures: dict[int, SyncFailed] = {}
         """What failed while another thread synced the files of a thread that has yet to wait."""
         self._guard = threading.Lock()
@@ -58,11 +58,14 @@ class WriteBarrier:
         written = [file for path in paths for file in _expand(Path(path))]
         with self._guard:
             self._files.update({file: _workers().submit(_sync, file) for file in written})
-            self._writers.add(threading.get_ident())
+            self._writers.add(get_served_thread())
 
     def wait(self) -> None:
-        """Return when everything noted so far is on the disk. Raises ``SyncFailed`` in each thread that noted any."""
-        own = threading.get_ident()
+        """Return when everything noted so far is on the disk. Raises ``SyncFailed`` in each thread that noted any.
+
+        Files that were noted in a pool belong to the thread that submitted the work.
+        """
+        own = get_served_thread()
         with self._syncing:
             with self._guard:
                 files, self._files = self._files, {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -13,6 +12,7 @@ from lance.file import LanceFileSession
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.storage.lance_internals import translate_errors
+from omnigraph.worker_threads import WorkerThreads
 
 _AT_ONCE: Final = 32
 """How many requests wait for an object store at the same time."""
@@ -30,13 +30,13 @@ def find_missing_objects(uris: Collection[str], storage_options: Mapping[str, st
             continue
         if parts.scheme != "file":
             remote.append(uri)
-        elif not os.path.isfile(unquote(parts.path)):  # noqa: PTH113  a name that no file can have is no error here
+        elif not os.path.isfile(unquote(parts.path)):  # noqa: PTH113  Path.is_file can raise
             missing[uri] = f"there is no file '{uri}'"
     return {**missing, **_ask_stores(remote, storage_options)} if remote else missing
 
 
 def _ask_stores(uris: Collection[str], storage_options: Mapping[str, str]) -> dict[str, str]:
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with WorkerThreads(_AT_ONCE) as pool:
         found = pool.map(partial(_ask_store, storage_options=dict(storage_options)), uris)
         return {uri: reason for uri, reason in zip(uris, found, strict=True) if reason is not None}
 

@@ -17,6 +17,7 @@ import omnigraph
 from omnigraph.errors import OutcomeUnknown, StorageError
 from omnigraph.graph import Graph
 from omnigraph.storage import durability
+from omnigraph.worker_threads import WorkerThreads
 from omnigraph.write.commit.audit import RecoveryKind
 from tests import crash
 
@@ -220,13 +221,18 @@ def test_a_handle_whose_publish_cannot_be_synced_writes_no_more(synced: Graph) -
     assert synced.verify().is_sound
 
 
-def test_a_failed_sync_is_told_to_each_thread_whose_files_it_had(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_pool", [False, True])
+def test_a_failed_sync_is_told_to_each_thread_whose_files_it_had(tmp_path: Path, *, in_pool: bool) -> None:
     barrier = durability.WriteBarrier(str(tmp_path))
     noted, waited = threading.Event(), threading.Event()
 
     def note_then_wait() -> None:
         (tmp_path / "lost").write_bytes(b"rows")
-        barrier.note_files([tmp_path / "lost"])
+        if in_pool:
+            with WorkerThreads(1) as stagers:
+                stagers.submit(barrier.note_files, [tmp_path / "lost"]).result()
+        else:
+            barrier.note_files([tmp_path / "lost"])
         noted.set()
         assert waited.wait(60)
         barrier.wait()
