@@ -81,7 +81,7 @@ def plan_migration(old: SchemaIR, new: SchemaIR, *, allow_data_loss: bool = Fals
     return MigrationPlan(
         (
             *_compare_types(TypeKind.INTERFACE, old.interfaces, new.interfaces, _Renames(), compare_interfaces, mode),
-            *_compare_types(TypeKind.NODE, old.nodes, new.nodes, nodes, compare_nodes, mode),
+            *_compare_types(TypeKind.NODE, old.nodes, new.nodes, nodes, compare_nodes, mode, new.interfaces),
             *_compare_types(TypeKind.EDGE, old.edges, new.edges, edges, compare_edges, mode),
         ),
         (
@@ -186,6 +186,7 @@ def _compare_types(
     renames: _Renames,
     compare: Callable[[TypeIR, TypeIR], Iterator[MigrationStep]],
     mode: DropMode,
+    interfaces: Sequence[InterfaceIR] = (),
 ) -> Iterator[MigrationStep]:
     old_types = {each.name: each for each in old}
     for after in new:
@@ -194,7 +195,7 @@ def _compare_types(
             yield _Owner(kind, after.name).reject(renames.rejected[after.name])
         elif before is None:
             yield AddType(kind, after.name)
-            yield from _refuse_hints_of_new_type(_Owner(kind, after.name), after)
+            yield from _refuse_hints_of_new_type(_Owner(kind, after.name), after, interfaces)
         else:
             if before.name != after.name:
                 yield RenameType(kind, before.name, after.name)
@@ -206,10 +207,15 @@ def _compare_types(
             yield DropType(kind, name, mode)
 
 
-def _refuse_hints_of_new_type(owner: _Owner, added: InterfaceIR | NodeIR | EdgeIR) -> Iterator[MigrationStep]:
+def _refuse_hints_of_new_type(
+    owner: _Owner, added: InterfaceIR | NodeIR | EdgeIR, interfaces: Iterable[InterfaceIR]
+) -> Iterator[MigrationStep]:
+    """Refuse rename hints of an added type. An inherited hint is about the other types of its interface."""
+    names = added.implements if isinstance(added, NodeIR) else ()
+    inherited = [declared for interface in interfaces if interface.name in names for declared in interface.properties]
     for declared in added.properties:
         hint = _rename_hint(declared)
-        if hint is not None:
+        if hint is not None and declared not in inherited:
             reason = f"@rename_from names '{hint}', but the type is new and has no values to keep"
             yield owner.reject(reason, member=declared.name)
 
