@@ -243,6 +243,8 @@ class _Decimal(Protocol):
 
     def __init__(self, value: str, /) -> None: ...
 
+    def is_finite(self) -> bool: ...
+
     def to_integral_value(self) -> Self: ...
 
     def __int__(self) -> int: ...
@@ -315,8 +317,8 @@ def _convert_bool(value: object, to: ValueType) -> bool:
 
 
 def _convert_integer(value: object, to: ValueType) -> int:
-    if isinstance(value, _Decimal) and value == value.to_integral_value():
-        value = int(value)
+    if type(value) not in _PLAIN and isinstance(value, _Decimal):
+        value = _convert_whole_decimal(value, to)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -329,8 +331,15 @@ def _convert_integer(value: object, to: ValueType) -> int:
     return value
 
 
+def _convert_whole_decimal(value: _Decimal, to: ValueType) -> int:
+    # Infinity and a signaling NaN cannot be rounded to an integer.
+    if not value.is_finite() or value != value.to_integral_value():
+        raise _mismatch(value, to)
+    return int(value)
+
+
 def _convert_float(value: object, to: ValueType, width: Callable[[float], float]) -> float:
-    if isinstance(value, _Decimal):
+    if type(value) not in _PLAIN and isinstance(value, _Decimal):
         return _convert_decimal(value, to, width)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _mismatch(value, to)
@@ -346,6 +355,8 @@ def _convert_float(value: object, to: ValueType, width: Callable[[float], float]
 
 def _convert_decimal(value: _Decimal, to: ValueType, width: Callable[[float], float]) -> float:
     """Return the float that prints the digits of a decimal."""
+    if not value.is_finite():
+        raise ValueMismatch(f"{value} is not a finite number that {to.scalar} holds", "give a finite number")
     number = _convert_float(float(value), to, width)
     printed = repr(number) if width is float else _print_f32(number)
     if type(value)(printed) != value:

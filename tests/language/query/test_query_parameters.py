@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import cast
 
 import numpy as np
@@ -242,6 +243,12 @@ def test_a_datetime_is_no_date() -> None:
 @pytest.mark.parametrize("value", [np.nan, pa.scalar(float("nan")), np.float32("inf")], ids=repr)
 def test_no_library_brings_in_what_is_not_finite(value: object) -> None:
     refused(value, Scalar.F64)
+
+
+@pytest.mark.parametrize("scalar", [Scalar.I64, Scalar.U64, Scalar.F32, Scalar.F64])
+@pytest.mark.parametrize("digits", ["Infinity", "-Infinity", "NaN", "sNaN"])
+def test_a_decimal_that_is_not_finite_is_refused(digits: str, scalar: Scalar) -> None:
+    refused(Decimal(digits), scalar)
 
 
 # ------------------------------------------------------------------------------------------------ command line
