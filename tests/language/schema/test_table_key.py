@@ -22,6 +22,7 @@ SURGERY = re.compile(
 OTHER_THINGS = {
     "arguments.py": "app, _, number",  # a txn
     "__init__.py": "module, _, inner_name",  # where a public name is at home
+    "errors.py": "return self.table_key.partition",  # errors cannot import the language
     "language/schema/identity.py": "_fnv1a(f",
     "language/schema/migration.py": "entity = f",  # a type or a property, interfaces too
     "pipeline/imports/neo4j_files.py": 'found["types"]',  # labels of a node

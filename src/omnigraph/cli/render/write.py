@@ -9,6 +9,7 @@ from omnigraph.cli.render.graph import timestamp
 from omnigraph.cli.render.output import CommandResult
 from omnigraph.cli.render.page import Page, pluralize
 from omnigraph.errors import Json
+from omnigraph.language.schema import TableKey
 from omnigraph.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -113,8 +114,10 @@ def _tabulate(result: LoadResult) -> tuple[list[str], list[list[str | int]]]:
     outcomes = ["inserted"] if all_inserted else [name for name, count in total.to_json().items() if count]
     header = ["kind", "type", *(["rows"] if all_inserted else outcomes)]
     rows: list[list[str | int]] = []
-    for key, counts in sorted(result.counts.items(), key=lambda each: not each[0].startswith("node:")):
-        kind, _, name = key.rpartition(":")
+    # Records without a known type have a key without a kind.
+    for key in sorted(map(TableKey, result.counts), key=lambda key: key.nodes_first):
+        counts = result.counts[key]
+        kind, name = (key.kind, key.type_name) if TableKey.is_key(key) else ("", key)
         rows.append([kind, name, *(cast("int", counts.to_json()[outcome]) for outcome in outcomes)])
     return header, rows
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, cast
 import pyarrow as pa
 
 from omnigraph.errors import HistoryGone, Json
-from omnigraph.language.schema import EdgeType, NodeType
+from omnigraph.language.schema import EdgeType, NodeType, TableKey
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.common_ancestors import take_snapshot_at
 from omnigraph.manifest.handle import Manifest
@@ -53,7 +53,7 @@ class LeftOut:
     @property
     def type(self) -> str:
         """The name of the type."""
-        return self.table_key.partition(":")[2]
+        return TableKey(self.table_key).type_name
 
     @property
     def message(self) -> str:
