@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import omnigraph
 from omnigraph.graph import Graph
+from omnigraph.storage.columns import Rows
+from omnigraph.write.merge import doubled_rows
 from omnigraph.write.merge.deltas import Counts
+from omnigraph.write.row_digests import digest_rows
 from tests.graphs import rows_of
 
 SCHEMA = """
@@ -65,3 +70,20 @@ def test_an_edge_that_both_sides_inserted_with_its_id_is_one(graph: Graph) -> No
 def test_what_only_one_side_inserted_does_not_double(graph: Graph) -> None:
     load(graph, "dev", [{"text": "d"}, {"text": "d"}], [7])
     assert graph.merge("dev").nodes == {"Note": Counts(2)}
+
+
+def test_rows_of_the_target_that_equal_none_of_the_source_cost_no_digest(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+
+    def count_digests(rows: Rows, columns: Sequence[str]) -> pa.StringArray:
+        counts.append(rows.num_rows)
+        return digest_rows(rows, columns)
+
+    load(graph, "dev", [{"text": "n5"}, {"text": "d"}], [7])
+    load(graph, "main", [{"text": f"n{number}"} for number in range(1_000)], [8, 7, *range(100, 200)])
+    monkeypatch.setattr(doubled_rows, "digest_rows", count_digests)
+    result = graph.merge("dev")
+    assert (result.nodes["Note"].doubled, result.edges["Knows"].doubled) == (1, 1)
+    assert sum(counts) == 3 + 2
