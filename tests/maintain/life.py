@@ -410,11 +410,12 @@ class Follower:
                 assert change.after != change.before
                 self._entities[key] = _told(change.after) or {}
                 self._form[key] = shape
-        for key, row in self._entities.items():
+        for key, row in list(self._entities.items()):
             # A change of the schema that leaves rows alone is no change of them: whoever follows brings them along.
             if self._form[key] != shape:
-                self._entities[key] = model.brought(row, key[0], self._form[key], shape)
-                self._form[key] = shape
+                del self._entities[key]
+                key, brought = model.brought(key, row, self._form.pop(key), shape)
+                self._entities[key], self._form[key] = brought, shape
         self._cursor, self.last = block.cursor, block.commit.id
 
     def check(self) -> None:

@@ -162,14 +162,15 @@ def evolved(tables: Tables, new: Shape) -> Tables:
     return stored({}, new, shown(tables, new))
 
 
-def brought(row: Entity, type_: str, old: Shape, new: Shape) -> Entity:
+def brought(key: tuple[str, str], row: Entity, old: Shape, new: Shape) -> tuple[tuple[str, str], Entity]:
     """A row of a type that both schemas have, as the newer one has it; what is null may be left out."""
-    was = {column.id: name for name, column in old.columns(type_).items()}
+    type_ = new.person if key[0] == old.person else key[0]
+    was = {column.id: name for name, column in old.columns(key[0]).items()}
     values = {
         name: row.get(was[column.id]) if column.id in was else column.first
         for name, column in new.columns(type_).items()
     }
-    return {name: value for name, value in values.items() if value is not None}
+    return (type_, key[1]), {name: value for name, value in values.items() if value is not None}
 
 
 def orphans(state: State, shape: Shape) -> set[tuple[str, str]]:

@@ -40,6 +40,16 @@ class TableOrigin:
     columns: Mapping[str, str | None]
     added: Mapping[str, Property] = field(default_factory=dict[str, Property])
     """The properties that are newer than the table, as they were when they were added."""
+    names: frozenset[TableKey] = frozenset()
+    """The table keys that the type has had from the older schema to the current one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeNames:
+    """The table key of a type in the current schema, None if it was dropped, and all that it has ever had."""
+
+    current: TableKey | None
+    all: frozenset[TableKey]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +113,25 @@ def follow_schema_hashes(manifest: Manifest, hashes: tuple[str, ...]) -> SchemaL
     return found
 
 
-def find_unrelated_columns(
-    manifest: Manifest, one: SchemaHead | None, other: SchemaHead | None, table_key: str
-) -> frozenset[str]:
-    """Return the names that stand for different properties in two schemas, because one was dropped in between."""
-    older, newer = sorted((one, other), key=lambda head: 0 if head is None else len(head.all))
-    lag = follow_schemas(manifest, older, newer)
-    return frozenset() if lag is None else lag.unrelated_columns(table_key)
+def find_type_names(manifest: Manifest, schema: SchemaHead | None, table_key: TableKey) -> TypeNames:
+    """Return the names before and after a schema of a type that has a table key in it."""
+    past = follow_schemas(manifest, None, schema)
+    names = past.origins[table_key].names if past is not None and table_key in past.origins else frozenset({table_key})
+    since = follow_schemas(manifest, schema, manifest.current_schema())
+    if since is None:
+        return TypeNames(table_key, names)
+    for current, origin in since.origins.items():
+        if origin.table_key == table_key:
+            return TypeNames(TableKey(current), names | origin.names)
+    return TypeNames(None, names)
 
 
 def _follow_schemas(schemas: list[Schema]) -> SchemaLag:
     first = schemas[0].catalog
     origins: dict[str, TableOrigin] = {
-        type_.table_key: TableOrigin(type_.table_key, {name: name for name in type_.properties})
+        type_.table_key: TableOrigin(
+            type_.table_key, {name: name for name in type_.properties}, names=frozenset({type_.table_key})
+        )
         for type_ in _types(first)
     }
     for old, new in pairwise(schemas):
@@ -136,7 +152,7 @@ def _apply_migration(origins: Mapping[str, TableOrigin], old: Schema, new: Schem
         key = type_.table_key
         old_key = types.get(key, key)
         if old_key not in before:
-            yield key, TableOrigin(None, dict.fromkeys(type_.properties), type_.properties)
+            yield key, TableOrigin(None, dict.fromkeys(type_.properties), type_.properties, frozenset({key}))
             continue
         origin = origins[old_key]
         old_names = {name: names.get((key, name), name) for name in type_.properties}
@@ -146,7 +162,7 @@ def _apply_migration(origins: Mapping[str, TableOrigin], old: Schema, new: Schem
             for name, old in old_names.items()
             if columns[name] is None
         }
-        yield key, TableOrigin(origin.table_key, columns, added)
+        yield key, TableOrigin(origin.table_key, columns, added, origin.names | {key})
 
 
 def _types(catalog: Catalog) -> Iterator[NodeType | EdgeType]:

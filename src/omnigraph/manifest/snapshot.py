@@ -12,7 +12,7 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_schema_of
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit
-from omnigraph.manifest.lagging import SchemaLag, find_unrelated_columns, follow_schemas, list_schemas_between
+from omnigraph.manifest.lagging import SchemaLag, follow_schemas, list_schemas_between
 from omnigraph.manifest.rows import SchemaHead, TableVersion, locate_manifest_file
 from omnigraph.manifest.state import ManifestView
 from omnigraph.storage.lagging_columns import NO_LAG, ColumnLag
@@ -121,9 +121,14 @@ class Snapshot:
         """Return the hashes from the schema of its tables to the one that it is read with; empty if they are one."""
         return list_schemas_between(self.written_under, self.read_under)
 
-    def unrelated_columns(self, other: Snapshot, table_key: str) -> frozenset[str]:
-        """Return the names that stand for different properties of a type in another snapshot."""
-        return find_unrelated_columns(self._manifest, self.read_under, other.read_under, table_key)
+    @property
+    def schema_number(self) -> int:
+        """How many schemas were before the one that it is read with."""
+        return 0 if self.read_under is None else self.read_under.number
+
+    def follow_schemas(self, older: Snapshot) -> SchemaLag | None:
+        """Return what the schema changes since an older snapshot did; None if there are none."""
+        return follow_schemas(self._manifest, older.read_under, self.read_under)
 
     def read_with(self, schema: SchemaHead | None) -> Snapshot:
         """Return the same rows, read with a newer schema."""

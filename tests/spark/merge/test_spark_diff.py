@@ -71,6 +71,24 @@ def test_values_of_every_type_are_shown_alike(spark: SparkSession, tmp_path: Pat
     assert shown(graph.spark(spark).diff(before.id)) == expected(graph.diff(before.id))
 
 
+def test_a_rename_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "graph.og", "node Person { name: String @key\n score: F64? }")
+    graph.load([{"type": "Person", "data": {"name": name, "score": 0.0}} for name in ("ann", "bob", "cid")])
+    first = graph.commits()[0].id
+    graph.apply_schema(
+        'node Human @rename_from("Person") { name: String @key\n points: F64? @rename_from("score")\n level: String? }'
+    )
+    graph.mutate('query q() { update Human set { points: -0.0 } where name = "ann" }')
+    graph.mutate('query q() { update Human set { points: 1.0, level: "2" } where name = "bob" }')
+    graph.mutate('query q() { delete Human where name = "cid" }')
+    forth, back = shown(graph.spark(spark).diff(first)), shown(graph.spark(spark).diff("main", first))
+    assert [(record["op"], record["type"], record["id"], record["changed"]) for record in forth] == [
+        ("updated", "Human", "bob", ["level", "points"]),
+        ("deleted", "Human", "cid", []),
+    ]
+    assert (forth, back) == (expected(graph.diff(first)), expected(graph.diff("main", first)))
+
+
 @pytest.mark.slow
 def test_many_rows(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidate_rows, "_ROWS_PER_TASK", 1_000)

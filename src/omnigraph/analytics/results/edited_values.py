@@ -167,17 +167,21 @@ def _is_in(ids: pa.StringArray, others: pa.StringArray) -> pa.BooleanArray:
 def _list_edited(then: Snapshot, now: Snapshot, replaced: Replaced) -> pa.StringArray | None:
     """Return the ids of rows that have another value now, or that came with one, in ascending order."""
     key, name = replaced.type.table_key, replaced.property_name
-    if name is not None and name in then.unrelated_columns(now, key):
-        return None
-    before, after = find_table_candidates(then, now, key).sides()
+    found = find_table_candidates(then, now, key)
+    pair = found.pair
+    before, after = found.sides()
     if name is not None:
-        before, after = _narrow(before, name), _narrow(after, name)
+        (column,) = (each for each in pair.columns if each.after == name)
+        if column.before is None and name in before.type.properties:
+            return None
+        pair = replace(pair, columns=(column,))
+        before, after = _narrow(before, column.before), _narrow(after, name)
     columns = ["id"] if name is None else ["id", name]
-    parts = (part for parts in compare_sides(key, before, after, columns) for part in parts)
+    parts = (part for parts in compare_sides(pair, before, after, columns) for part in parts)
     return pa.concat_arrays([pa.array([], pa.string()), *_read_edited(parts, after, name)])
 
 
-def _narrow(side: DiffSide, name: str) -> DiffSide:
+def _narrow(side: DiffSide, name: str | None) -> DiffSide:
     """Compare one property alone, so that no other column is read."""
     own = {each: declared for each, declared in side.type.properties.items() if each == name}
     return DiffSide(side.candidates, replace(side.type, properties=own))

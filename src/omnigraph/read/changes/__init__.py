@@ -2,13 +2,19 @@
 
 from omnigraph.read.changes.candidates import CandidateFragment, CandidateRows
 from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, Op, compare_sides
-from omnigraph.read.changes.compare_snapshots import find_changed_tables, find_table_candidates, read_changes
+from omnigraph.read.changes.compare_snapshots import (
+    find_changed_tables,
+    find_table_candidates,
+    find_type_candidates,
+    read_changes,
+)
 from omnigraph.read.changes.cursor import BASELINE_HINT, CURSOR_PREFIX
 from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges, compute_diff, read_diff_records
 from omnigraph.read.changes.entity_history import EntityRevision, read_entity_history
 from omnigraph.read.changes.equality import compare_values
 from omnigraph.read.changes.feed import BEGINNING, NOW, ChangeBlock, Changes, follow_changes, take_baseline
 from omnigraph.read.changes.id_ranges import RowStream, group_by_id_range
+from omnigraph.read.changes.type_pairs import TypePair, pair_same_type
 
 __all__ = [
     "BASELINE_HINT",
@@ -27,13 +33,16 @@ __all__ = [
     "Op",
     "RowStream",
     "TypeChanges",
+    "TypePair",
     "compare_sides",
     "compare_values",
     "compute_diff",
     "find_changed_tables",
     "find_table_candidates",
+    "find_type_candidates",
     "follow_changes",
     "group_by_id_range",
+    "pair_same_type",
     "read_changes",
     "read_diff_records",
     "read_entity_history",

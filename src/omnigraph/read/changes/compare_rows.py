@@ -17,6 +17,7 @@ from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes.equality import compare_blobs, compare_values
 from omnigraph.read.changes.id_ranges import RangeRows, RowStream, group_by_id_range
+from omnigraph.read.changes.type_pairs import ColumnPair, TypePair
 from omnigraph.read.frames import Mask, find_positions
 from omnigraph.read.rows import blob_properties_of, estimate_blob_sizes, read_writable_blobs, split_by_bytes
 from omnigraph.storage.arrow_schema import arrow_schema
@@ -55,8 +56,8 @@ class ChangedRows:
     """None for deleted rows."""
     addresses: Addresses | None = None
     """The row addresses in the table before, aligned with ``before``."""
-    unrelated: frozenset[str] = frozenset()
-    """The columns of both images that are different properties, which only have the name in common."""
+    columns: tuple[ColumnPair, ...] = ()
+    """The columns that are reported where they differ."""
 
     @property
     def rows(self) -> pa.RecordBatch:
@@ -98,8 +99,6 @@ class DiffSide:
 
     candidates: CandidateSource | None
     type: NodeType | EdgeType
-    unrelated: frozenset[str] = frozenset()
-    """The names that stand for other properties on the other side, because one was dropped and another one added."""
 
     @property
     def num_rows(self) -> int:
@@ -139,9 +138,13 @@ class DiffSide:
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def read_column(self, rows: pa.Table, name: str, type_: pa.DataType) -> Values:
-        """Return a column in the given type, which may be the newer type of the other side."""
+        """Return a column in the given type, which may be the one of the other side."""
         lag = NO_LAG if self.candidates is None else self.candidates.table.lag
         return read_compared_column(self.type, lag, rows, name, type_)
+
+
+SideTable: TypeAlias = tuple[DiffSide, pa.Table]
+"""Rows of one side, and the side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,37 +163,39 @@ class RowPairs:
 
 
 def compare_sides(
-    table_key: str, before: DiffSide, after: DiffSide, columns: Sequence[str] | None = None
+    pair: TypePair, before: DiffSide, after: DiffSide, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[ChangedRows, ...]]:
     """Yield the rows that differ in groups of ascending ids, each with at most one part for each op.
 
     Every id of a group is lower than all ids of the next one. ``columns`` are the columns of the images.
     """
+    chosen = tuple(pair.list_names(columns, side) for side in (0, 1))
     # With one side empty there is nothing to compare, so only the columns of the images are read.
     one_sided = not (before.num_rows and after.num_rows)
     streams = (
-        side.open_stream(columns if one_sided and columns is not None else side.schema.names)
-        for side in (before, after)
+        side.open_stream(names if one_sided and names is not None else side.schema.names)
+        for side, names in zip((before, after), chosen, strict=True)
     )
+    builder = _ImageBuilder(pair, (before, after), chosen)
     for chunked in group_by_id_range(*streams):
         # `take` is slow on chunked columns, and is called many times below.
         rows = RangeRows(*(each.combine_chunks() for each in chunked))
-        pairs = _find_differing_pairs(before, after, rows)
-        sizes = _estimate_image_bytes(before, rows.before, pairs.before, columns)
-        sizes += _estimate_image_bytes(after, rows.after, pairs.after, columns)
-        for group in split_by_bytes(sizes, BYTES_AT_ONCE, ROWS_AT_ONCE):
-            yield tuple(_build_changes(table_key, before, after, rows, pairs.select(group), columns))
+        pairs = _find_differing_pairs(pair.columns, before, after, rows)
+        for group in split_by_bytes(builder.estimate_bytes(rows, pairs), BYTES_AT_ONCE, ROWS_AT_ONCE):
+            yield tuple(builder.build_changes(rows, pairs.select(group)))
 
 
 # --------------------------------------------------------------------------------------------- which rows differ
 
 
-def _find_differing_pairs(before: DiffSide, after: DiffSide, rows: RangeRows) -> RowPairs:
+def _find_differing_pairs(
+    columns: Sequence[ColumnPair], before: DiffSide, after: DiffSide, rows: RangeRows
+) -> RowPairs:
     olds, news = column_of(rows.before, "id"), column_of(rows.after, "id")
     matches = find_positions(olds, news).astype(np.int64)
     deleted, common = np.flatnonzero(matches < 0), np.flatnonzero(matches >= 0)
     inserted = np.setdiff1d(np.arange(len(news)), matches[common], assume_unique=True)
-    updated = common[_mark_differing(before, after, rows, RowPairs(common, matches[common]))]
+    updated = common[_mark_differing(columns, before, after, rows, RowPairs(common, matches[common]))]
     pairs = RowPairs(
         np.concatenate([deleted, updated, np.full(len(inserted), -1)]),
         np.concatenate([np.full(len(deleted), -1), matches[updated], inserted]),
@@ -200,53 +205,72 @@ def _find_differing_pairs(before: DiffSide, after: DiffSide, rows: RangeRows) ->
     return RowPairs(pairs.before[order], pairs.after[order])
 
 
-def _mark_differing(before: DiffSide, after: DiffSide, rows: RangeRows, pairs: RowPairs) -> Mask:
+def _mark_differing(
+    columns: Sequence[ColumnPair], before: DiffSide, after: DiffSide, rows: RangeRows, pairs: RowPairs
+) -> Mask:
     """Return for each pair of rows whether they differ in any column."""
     masks = [
-        _mark_differing_batch(before, after, rows, pairs.select(slice(begin, begin + ROWS_AT_ONCE)))
+        _mark_differing_batch(columns, before, after, rows, pairs.select(slice(begin, begin + ROWS_AT_ONCE)))
         for begin in range(0, len(pairs), ROWS_AT_ONCE)
     ]
     return np.concatenate([np.zeros(0, np.bool_), *masks])
 
 
-def _mark_differing_batch(before: DiffSide, after: DiffSide, rows: RangeRows, pairs: RowPairs) -> Mask:
-    old, new = rows.before.take(pairs.before), rows.after.take(pairs.after)
+def _mark_differing_batch(
+    columns: Sequence[ColumnPair], before: DiffSide, after: DiffSide, rows: RangeRows, pairs: RowPairs
+) -> Mask:
+    one, other = (before, rows.before.take(pairs.before)), (after, rows.after.take(pairs.after))
     same = np.ones(len(pairs), np.bool_)
-    unrelated = before.unrelated | after.unrelated
-    for name in unrelated:
-        same &= _is_null_column(before, old, name) & _is_null_column(after, new, name)
-    blobs = {*blob_properties_of(before.type), *blob_properties_of(after.type)} - unrelated
-    for name, type_ in _list_compared_types(before.schema, after.schema).items():
-        if name not in blobs and name not in unrelated:
-            same &= compare_values(before.read_column(old, name, type_), after.read_column(new, name, type_))
-    for name in blobs:
+    blobs: list[ColumnPair] = []
+    for column in columns:
+        if _is_blob(before, column.before) or _is_blob(after, column.after):
+            blobs.append(column)
+        else:
+            same &= _compare_column(column, one, other)
+    for column in blobs:
         # Blobs are read last, and only of rows that are equal in all other columns.
         at = np.flatnonzero(same)
-        same[at] = _compare_blob_column(name, (before, old.take(at)), (after, new.take(at)))
+        same[at] = _compare_blob_column(column, (before, one[1].take(at)), (after, other[1].take(at)))
     return ~same
 
 
-def _compare_blob_column(name: str, one: tuple[DiffSide, pa.Table], other: tuple[DiffSide, pa.Table]) -> Mask:
-    if all(name in rows.column_names for _, rows in (one, other)):
-        return compare_blobs(name, (one[0].table, one[1]), (other[0].table, other[1]))
+def _is_blob(side: DiffSide, name: str | None) -> bool:
+    return name in blob_properties_of(side.type)
+
+
+def _compare_column(column: ColumnPair, one: SideTable, other: SideTable) -> Mask:
+    """Return where a column is equal. Where one side does not have it, it is equal to null."""
+    if column.before is None or column.after is None:
+        return _is_null(*one, column.before) if column.after is None else _is_null(*other, column.after)
+    types = (
+        cast("pa.DataType", side.schema.field(name).type)
+        for side, name in ((one[0], column.before), (other[0], column.after))
+    )
+    type_ = choose_wider_type(*types)
+    return compare_values(
+        one[0].read_column(one[1], column.before, type_), other[0].read_column(other[1], column.after, type_)
+    )
+
+
+def _compare_blob_column(column: ColumnPair, one: SideTable, other: SideTable) -> Mask:
+    stored = [
+        (side, rows, name)
+        for (side, rows), name in ((one, column.before), (other, column.after))
+        if name is not None and name in rows.column_names
+    ]
+    if len(stored) == 2:
+        return compare_blobs(*((side.table, rows, name) for side, rows, name in stored))
     same = np.ones(one[1].num_rows, np.bool_)
-    for _, rows in (one, other):
-        if name in rows.column_names:
-            same &= to_bool_array(compute("is_null", column_of(rows, name)))
+    for _, rows, name in stored:
+        same &= to_bool_array(compute("is_null", column_of(rows, name)))
     return same
 
 
-def _is_null_column(side: DiffSide, rows: pa.Table, name: str) -> Mask:
-    """Return where a property is null. It has no counterpart on the other side, so any other value is a change."""
+def _is_null(side: DiffSide, rows: pa.Table, name: str | None) -> Mask:
+    """Return where a property is null that the other side does not have: any other value is a change."""
+    assert name is not None
     declared = cast("pa.DataType", side.schema.field(name).type)
-    found = column_of(rows, name) if name in rows.column_names else side.read_column(rows, name, declared)
-    return to_bool_array(compute("is_null", found))
-
-
-def _list_compared_types(before: pa.Schema, after: pa.Schema) -> dict[str, pa.DataType]:
-    """Return the columns of both sides, in the wider type where the types differ."""
-    olds, news = (dict(zip(schema.names, schema.types, strict=True)) for schema in (before, after))
-    return {name: choose_wider_type(olds.get(name, type_), type_) for name, type_ in {**olds, **news}.items()}
+    return to_bool_array(compute("is_null", side.read_column(rows, name, declared)))
 
 
 # --------------------------------------------------------------------------------------------- their images
@@ -265,33 +289,42 @@ def _estimate_image_bytes(
     return sizes[at]
 
 
-def _build_changes(
-    table_key: str,
-    before: DiffSide,
-    after: DiffSide,
-    rows: RangeRows,
-    pairs: RowPairs,
-    columns: Sequence[str] | None,
-) -> Iterator[ChangedRows]:
-    """Build the images of some pairs, one part for each op that occurs."""
+@dataclass(frozen=True, slots=True)
+class _ImageBuilder:
+    """Builds the images of changed rows; ``columns`` are those of the images on each side."""
 
-    def old_image(at: Places) -> pa.RecordBatch:
-        return before.build_image(rows.before.take(at), columns)
+    pair: TypePair
+    sides: tuple[DiffSide, DiffSide]
+    columns: tuple[Sequence[str] | None, ...]
 
-    def new_image(at: Places) -> pa.RecordBatch:
-        return after.build_image(rows.after.take(at), columns)
+    def estimate_bytes(self, rows: RangeRows, pairs: RowPairs) -> npt.NDArray[np.float64]:
+        """Estimate the size of both images of each pair."""
+        before, after = (
+            _estimate_image_bytes(side, table, at, columns)
+            for side, table, at, columns in zip(
+                self.sides, rows, (pairs.before, pairs.after), self.columns, strict=True
+            )
+        )
+        return before + after
 
-    is_deleted, is_inserted = pairs.after < 0, pairs.before < 0
-    if is_deleted.any():
-        at = pairs.before[is_deleted]
-        yield ChangedRows(table_key, Op.DELETED, old_image(at), None, _addresses_at(rows.before, at))
-    if is_inserted.any():
-        yield ChangedRows(table_key, Op.INSERTED, None, new_image(pairs.after[is_inserted]))
-    updated = pairs.select(~(is_deleted | is_inserted))
-    if len(updated):
-        addresses = _addresses_at(rows.before, updated.before)
-        images = old_image(updated.before), new_image(updated.after)
-        yield ChangedRows(table_key, Op.UPDATED, *images, addresses, before.unrelated | after.unrelated)
+    def build_changes(self, rows: RangeRows, pairs: RowPairs) -> Iterator[ChangedRows]:
+        """Build the images of some pairs, one part for each op that occurs."""
+        key = self.pair.key
+        is_deleted, is_inserted = pairs.after < 0, pairs.before < 0
+        if is_deleted.any():
+            at = pairs.before[is_deleted]
+            yield ChangedRows(key, Op.DELETED, self._build_image(rows, 0, at), None, _addresses_at(rows.before, at))
+        if is_inserted.any():
+            yield ChangedRows(key, Op.INSERTED, None, self._build_image(rows, 1, pairs.after[is_inserted]))
+        updated = pairs.select(~(is_deleted | is_inserted))
+        if len(updated):
+            images = self._build_image(rows, 0, updated.before), self._build_image(rows, 1, updated.after)
+            addresses = _addresses_at(rows.before, updated.before)
+            columns = (*self.pair.columns, *self.pair.dropped)
+            yield ChangedRows(key, Op.UPDATED, *images, addresses, columns)
+
+    def _build_image(self, rows: RangeRows, side: int, at: Places) -> pa.RecordBatch:
+        return self.sides[side].build_image(rows[side].take(at), self.columns[side])
 
 
 def _addresses_at(rows: pa.Table, at: Places) -> Addresses:

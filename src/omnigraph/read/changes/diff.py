@@ -24,7 +24,7 @@ from omnigraph.manifest.references import Reference, mean_branches_too, take_sna
 from omnigraph.manifest.rows import MAIN
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.read.changes.compare_rows import ChangedRows, DiffSide, Op, compare_sides
-from omnigraph.read.changes.compare_snapshots import find_changed_tables, read_changes, resolve_types
+from omnigraph.read.changes.compare_snapshots import find_changed_types, read_type_changes
 from omnigraph.read.changes.diff_picture import draw_changes, to_counts_table
 from omnigraph.read.changes.entity_images import (
     JSON,
@@ -35,6 +35,7 @@ from omnigraph.read.changes.entity_images import (
     diff_schema_of,
     read_entities,
 )
+from omnigraph.read.changes.type_pairs import TypePair, pair_types
 
 Value = TypeVar("Value")
 
@@ -89,37 +90,47 @@ class Diff:
 
     before: Snapshot
     after: Snapshot
-    tables: tuple[str, ...] = field(repr=False)
-    """The keys of the compared tables, in the order of the output."""
+    types: tuple[TypePair, ...] = field(repr=False)
+    """The compared types, in the order of the output."""
     _deadlines: CarriedDeadlines = field(default_factory=CarriedDeadlines, repr=False, compare=False)
+
+    @property
+    def tables(self) -> tuple[TableKey, ...]:
+        """The table keys of the compared types, in the order of the output."""
+        return tuple(dict.fromkeys(pair.key for pair in self.types))
 
     def summary(self) -> tuple[TypeChanges, ...]:
         """Count the changes of every type that changed. Builds no images."""
-        counts = (self._count_changes(table_key) for table_key in self.tables)
+        counts = (self._count_changes(pair) for pair in self.types)
         return tuple(each for each in counts if each.inserted or each.updated or each.deleted)
 
     def entities(self) -> Iterator[EntityChange]:
         """Yield every changed entity, with Python values."""
         return (
-            EntityChange(*_kind_and_name(table_key), each.id, each.op, each.before, each.after, each.changed)
-            for table_key, each in self._read_entities(PYTHON)
+            EntityChange(key.kind, key.type_name, each.id, each.op, each.before, each.after, each.changed)
+            for key, each in self._read_entities(PYTHON)
         )
 
     def records(self) -> Iterator[dict[str, Json]]:
         """Yield every changed entity as a JSON object."""
-        return (_to_record(table_key, each) for table_key, each in self._read_entities(JSON))
+        return (_to_record(key, each) for key, each in self._read_entities(JSON))
 
     def reader(self, name: str) -> pa.RecordBatchReader:
         """Stream the changes of one type as Arrow: ``op``, ``id``, ``changed``, and both images as structs."""
-        keys = _find_table_keys(self.before, self.after, name)
+        pairs = select_types(pair_types(self.before, self.after), self.before, self.after, [name])
+        keys = dict.fromkeys(pair.key for pair in pairs)
         if len(keys) > 1:
             raise ParameterError(f"'{name}' is a node type and an edge type", hint=f"say {' or '.join(keys)}")
-        key = keys[0]
-        types = resolve_types(self.before, self.after, key)
-        # A table that the diff leaves out has no changes to show, even if it changed.
-        groups = self._read_changes(key) if key in self.tables else ()
-        batches = (build_diff_batch(parts, types) for parts in groups)
-        return pa.RecordBatchReader.from_batches(diff_schema_of(types), batches)
+        if len(pairs) > 1:
+            raise ParameterError(
+                f"'{name}' was dropped, and another type was renamed to '{name}': these are two types",
+                hint="read the changes of both with entities() or records()",
+            )
+        pair = pairs[0]
+        # A type that the diff leaves out has no changes to show, even if it changed.
+        groups = self._read_changes(pair) if pair in self.types else ()
+        batches = (build_diff_batch(parts, pair.types) for parts in groups)
+        return pa.RecordBatchReader.from_batches(diff_schema_of(pair.types), batches)
 
     def to_arrow(self, name: str) -> pa.Table:
         """Return all changes of one type as a table."""
@@ -151,45 +162,39 @@ class Diff:
             return f"{to_counts_table(counts)}<p>{changed} entities changed; at most {DRAWN_ENTITIES} are drawn.</p>"
         return to_counts_table(counts) + (self.to_svg() if changed else "")
 
-    def _read_changes(self, table_key: str, columns: Sequence[str] | None = None) -> Iterator[tuple[ChangedRows, ...]]:
-        return self._deadlines.iterate(lambda: read_changes(self.before, self.after, table_key, columns))
+    def _read_changes(self, pair: TypePair, columns: Sequence[str] | None = None) -> Iterator[tuple[ChangedRows, ...]]:
+        return self._deadlines.iterate(lambda: read_type_changes(self.before, self.after, pair, columns))
 
-    def _count_changes(self, table_key: str) -> TypeChanges:
+    def _count_changes(self, pair: TypePair) -> TypeChanges:
         counts = dict.fromkeys(Op, 0)
-        for parts in self._read_changes(table_key, ["id"]):
+        for parts in self._read_changes(pair, ["id"]):
             for part in parts:
                 counts[part.op] += part.num_rows
-        return TypeChanges(*_kind_and_name(table_key), counts[Op.INSERTED], counts[Op.UPDATED], counts[Op.DELETED])
+        ops = counts[Op.INSERTED], counts[Op.UPDATED], counts[Op.DELETED]
+        return TypeChanges(pair.key.kind, pair.key.type_name, *ops)
 
-    def _read_entities(self, form: ImageFormat[Value]) -> Iterator[tuple[str, EntityImages[Value]]]:
-        for table_key in self.tables:
-            types = resolve_types(self.before, self.after, table_key)
-            for parts in self._read_changes(table_key):
-                yield from ((table_key, each) for each in read_entities(parts, types, form))
-
-
-def read_diff_records(table_key: str, before: DiffSide, after: DiffSide) -> Iterator[dict[str, Json]]:
-    """Yield the changes of one table as JSON objects, from candidate rows that were found already."""
-    for parts in compare_sides(table_key, before, after):
-        yield from (_to_record(table_key, each) for each in read_entities(parts, (before.type, after.type), JSON))
+    def _read_entities(self, form: ImageFormat[Value]) -> Iterator[tuple[TableKey, EntityImages[Value]]]:
+        for pair in self.types:
+            for parts in self._read_changes(pair):
+                yield from ((pair.key, each) for each in read_entities(parts, pair.types, form))
 
 
-def _to_record(table_key: str, entity: EntityImages[Json]) -> dict[str, Json]:
-    kind, name = _kind_and_name(table_key)
+def read_diff_records(pair: TypePair, before: DiffSide, after: DiffSide) -> Iterator[dict[str, Json]]:
+    """Yield the changes of one type as JSON objects, from candidate rows that were found already."""
+    for parts in compare_sides(pair, before, after):
+        yield from (_to_record(pair.key, each) for each in read_entities(parts, pair.types, JSON))
+
+
+def _to_record(key: TableKey, entity: EntityImages[Json]) -> dict[str, Json]:
     return {
         "op": str(entity.op),
-        "kind": kind,
-        "type": name,
+        "kind": key.kind,
+        "type": key.type_name,
         "id": entity.id,
         "before": entity.before,
         "after": entity.after,
         "changed": list(entity.changed),
     }
-
-
-def _kind_and_name(table_key: str) -> tuple[str, str]:
-    key = TableKey(table_key)
-    return key.kind, key.type_name
 
 
 def _snapshot_to_json(snapshot: Snapshot) -> dict[str, Json]:
@@ -231,9 +236,11 @@ def compute_diff(
         before, after = main if tips else _take_merge_base(manifest, first, main), first
     else:
         before, after = first, take_snapshot(manifest, branch)
-    selected = _select_tables(before, after, types)
-    changed = [key for key in find_changed_tables(before, after) if selected is None or key in selected]
-    return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
+    changed = find_changed_types(before, after)
+    if types is not None:
+        selected = select_types(pair_types(before, after), before, after, types)
+        changed = tuple(pair for pair in changed if pair in selected)
+    return Diff(before, after, changed)
 
 
 def _take_merge_base(manifest: Manifest, branch: Snapshot, main: Snapshot) -> Snapshot:
@@ -250,17 +257,15 @@ def _resolve_snapshot(manifest: Manifest, reference: Reference, branch: str, liv
         return take_snapshot(manifest, branch, reference)
 
 
-def _select_tables(before: Snapshot, after: Snapshot, types: Iterable[str] | None) -> set[str] | None:
-    return None if types is None else {key for name in types for key in _find_table_keys(before, after, name)}
-
-
-def _find_table_keys(before: Snapshot, after: Snapshot, name: str) -> list[TableKey]:
-    """Return the tables of a type name or a table key; it is enough that one of the two snapshots has the type."""
-    keys = {type_.table_key for snapshot in (before, after) for type_ in snapshot.catalog().types()}
-    found = [key for key in TableKey.candidates(name) if key in keys]
-    if not found:
-        known = [key.type_name for key in sorted(keys)]
-        raise NotFound(
-            f"neither snapshot has a type '{name}'", hint=suggest_name(name, known, "types"), details={"type": name}
-        )
-    return found
+def select_types(pairs: Sequence[TypePair], before: Snapshot, after: Snapshot, names: Iterable[str]) -> list[TypePair]:
+    """Return the types of some names or table keys. A name that only the snapshot before has is good too."""
+    selected: list[TypePair] = []
+    for name in names:
+        keys = TableKey.candidates(name)
+        matches = [pair for pair in pairs if pair.key in keys] or [pair for pair in pairs if pair.keys & {*keys}]
+        if not matches:
+            known = sorted({type_.name for snapshot in (before, after) for type_ in snapshot.catalog().types()})
+            hint = suggest_name(name, known, "types")
+            raise NotFound(f"neither snapshot has a type '{name}'", hint=hint, details={"type": name})
+        selected += matches
+    return selected

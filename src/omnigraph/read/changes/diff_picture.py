@@ -30,7 +30,7 @@ def draw_changes(entities: Iterable[EntityChange], before: Catalog, after: Catal
         if entity.kind == "node":
             nodes.append(DiffNode(entity.type, entity.id, mark, details))
         else:
-            type_ = (before if entity.op is Op.DELETED else after).edges[entity.type]
+            type_ = after.edges.get(entity.type) or before.edges[entity.type]
             from_node = (type_.from_type, entity.from_ or "")
             edges.append(DiffEdge(entity.type, from_node, (type_.to_type, entity.to or ""), mark, details))
     return draw_diff(nodes, edges)

@@ -1,31 +1,35 @@
 """The history of one entity: the commits that changed it, newest first.
 
 Only commits that moved the table of its type are looked at. Between two of them the entity is the same, so each costs
-one lookup.
+one lookup. Two states are compared as a diff compares them.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, pairwise
 from typing import cast
+
+import pyarrow as pa
 
 from omnigraph.deadlines import check_deadline
 from omnigraph.errors import HistoryGone, NotFound, ParameterError
-from omnigraph.language.schema import EdgeType, NodeType, TableKey
+from omnigraph.language.schema import TableKey
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
 from omnigraph.manifest.lineage import CREATED_VERSION
 from omnigraph.manifest.references import Reference, take_snapshot
-from omnigraph.manifest.rows import TABLE_VERSION, CommitRecord
+from omnigraph.manifest.rows import TABLE_TOMBSTONE, TABLE_VERSION, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
-from omnigraph.read.changes.compare_rows import Op
+from omnigraph.read.changes.compare_rows import DiffSide, compare_sides
 from omnigraph.read.changes.diff import EntityChange
-from omnigraph.read.rows import Key, blob_properties_of, get_entity, read_blob, require_type, resolve_id
-
-_Image = Mapping[str, object] | None
+from omnigraph.read.changes.entity_images import PYTHON, read_entities
+from omnigraph.read.changes.type_pairs import TypePair, pair_same_type, pair_types
+from omnigraph.read.rows import Key, require_type, resolve_id
+from omnigraph.storage.filters import ValueIn
+from omnigraph.storage.tables import ROW_ADDRESS, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,85 +51,142 @@ def read_entity_history(
         raise ParameterError(f"limit is {limit}", hint="give a number of commits, 0 or more")
     now = take_snapshot(manifest, branch, at)
     type_ = require_type(now.catalog(), name)
-    walk = _HistoryWalk(manifest, type_, resolve_id(type_, key))
-    return list(islice(walk.list_revisions(now, before), min(limit, sys.maxsize)))
+    walk = _HistoryWalk(manifest, now, resolve_id(type_, key))
+    return list(islice(walk.list_revisions(type_.table_key, before), min(limit, sys.maxsize)))
+
+
+@dataclass(frozen=True, slots=True)
+class _EntityRow:
+    """The row of the entity in one version of its table; no row if it is not there. Blobs are not read."""
+
+    table: Table
+    rows: pa.Table
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows, 0 or 1."""
+        return self.rows.num_rows
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Return the row with its address."""
+        return iter(self.rows.select([*columns, ROW_ADDRESS]).to_batches())
+
+
+@dataclass(frozen=True, slots=True)
+class _EntityState:
+    """The entity at a commit, and the table key that its type has there."""
+
+    commit: CommitRecord
+    snapshot: Snapshot
+    table_key: TableKey
+    row: _EntityRow | None
 
 
 @dataclass(frozen=True, slots=True)
 class _HistoryWalk:
     manifest: Manifest
-    type: NodeType | EdgeType
+    now: Snapshot
     id: str
 
-    def list_revisions(self, now: Snapshot, before: str | None) -> Iterator[EntityRevision]:
-        newer: CommitRecord | None = None
-        after: _Image = None
+    def list_revisions(self, table_key: TableKey, before: str | None) -> Iterator[EntityRevision]:
+        """Yield what the commits changed, newest first; ``table_key`` is that of the type now."""
+        newer: _EntityState | None = None
         try:
-            for commit in self._list_candidates(now, before):
+            for older in self._list_states(table_key, before):
                 check_deadline()
-                image = self._read_image(take_snapshot(self.manifest, now.branch, commit.id))
-                if newer is not None and not _is_same(image, after):
-                    yield self._to_revision(newer, image, after)
-                newer, after = commit, image
+                if newer is not None and newer.commit.id != before:
+                    yield from self._compare(older, newer)
+                newer = older
         except HistoryGone:
             # What the oldest commit that is left has changed cannot be told.
             return
-        if newer is not None and after is not None:
-            yield self._to_revision(newer, None, after)
+        if newer is not None and newer.commit.id != before:
+            yield from self._compare(None, newer)
 
-    def _list_candidates(self, now: Snapshot, before: str | None) -> Iterator[CommitRecord]:
-        """Yield the commits up to a snapshot that moved the table, newest first."""
-        view = self.manifest.view(now.branch, with_lineage=True)
-        last = before or (None if now.commit is None else now.commit.id)
+    def _list_states(self, table_key: TableKey, before: str | None) -> Iterator[_EntityState]:
+        """Yield the states at the commits that may have changed the entity, newest first.
+
+        Of a schema change, the commit before it is among them too: the type may have another name there.
+        """
+        newer, key = self.now, table_key
+        is_before_change = True
+        moved = self._list_versions(key)
+        for commit, parent in pairwise(chain(self._list_commits(before), [None])):
+            assert commit is not None
+            is_change = parent is not None and parent.schema_ir_hash != commit.schema_ir_hash
+            if is_change or is_before_change or moved is None or commit.manifest_version in moved:
+                snapshot = take_snapshot(self.manifest, self.now.branch, commit.id)
+                older_key = _find_older_key(snapshot, newer, key)
+                if older_key is None:
+                    return
+                if older_key != key:
+                    key, moved = older_key, self._list_versions(older_key)
+                newer = snapshot
+                yield _EntityState(commit, snapshot, key, self._read_row(snapshot, key))
+            is_before_change = is_change
+
+    def _list_commits(self, before: str | None) -> Iterator[CommitRecord]:
+        """Yield the commits from the one of the snapshot, or from ``before``, to the first one."""
+        view = self.manifest.view(self.now.branch, with_lineage=True)
+        last = before or (None if self.now.commit is None else self.now.commit.id)
         start = None if last is None else view.history.find(last)
         if start is None:
-            raise NotFound(f"commit {last} is not in the history of '{now.branch}'", hint="give a commit of the branch")
-        moved = self._list_versions(now.branch)
+            hint = "give a commit of the branch"
+            raise NotFound(f"commit {last} is not in the history of '{self.now.branch}'", hint=hint)
         for commit in view.history.list_newest_first():
-            is_older = commit.order < start.order or (before is None and commit.id == start.id)
-            if is_older and not commit.upkeep and (moved is None or commit.manifest_version in moved):
+            if not commit.upkeep and (commit.id == start.id or commit.order < start.order):
                 yield commit
 
-    def _list_versions(self, branch: str) -> set[int] | None:
-        """Return the versions of the manifest that moved the table; None if an old graph does not tell."""
-        table = self.manifest.open(branch)
+    def _list_versions(self, table_key: TableKey) -> set[int] | None:
+        """Return the versions of the manifest that moved or dropped a table; None if an old graph does not tell."""
+        table = self.manifest.open(self.now.branch)
         if not table.has_stable_row_ids:
             return None
-        condition = f"object_type = '{TABLE_VERSION}' AND table_key = '{self.type.table_key}'"
-        rows = table.scan(columns=[CREATED_VERSION], filter=condition).read_all()
+        kinds = f"object_type IN ('{TABLE_VERSION}', '{TABLE_TOMBSTONE}')"
+        rows = table.scan(columns=[CREATED_VERSION], filter=f"{kinds} AND table_key = '{table_key}'").read_all()
         return {int(version) for version in cast("list[int]", rows.column(CREATED_VERSION).to_pylist())}
 
-    def _read_image(self, snapshot: Snapshot) -> _Image:
-        """Return the properties of the entity at a commit; None if it is not there."""
-        catalog = snapshot.catalog()
-        type_ = next((each for each in catalog.types() if each.table_key == self.type.table_key), None)
-        if type_ is None or type_.table_key not in snapshot.pins:
+    def _read_row(self, snapshot: Snapshot, table_key: TableKey) -> _EntityRow | None:
+        if table_key not in snapshot.pins or snapshot.catalog().find_type(table_key) is None:
             return None
-        found = get_entity(snapshot, catalog, type_.table_key, self.id)
-        if found is None:
-            return None
-        blobs = {
-            name: read_blob(snapshot, catalog, type_.table_key, self.id, name, 0, None)
-            for name in blob_properties_of(type_)
-        }
-        return {name: value for name, value in {**found, **blobs}.items() if name != "id"}
+        table = snapshot.table(table_key)
+        condition = ValueIn(("id",), pa.array([self.id], pa.string())).to_sql()
+        return _EntityRow(table, table.scan(table.schema.names, filter=condition, with_row_address=True).read_all())
 
-    def _to_revision(self, commit: CommitRecord, before: _Image, after: _Image) -> EntityRevision:
-        op = Op.INSERTED if before is None else Op.DELETED if after is None else Op.UPDATED
-        key = TableKey(self.type.table_key)
-        change = EntityChange(key.kind, key.type_name, self.id, op, before, after, _list_changed(before, after))
-        return EntityRevision(to_commit(commit), change)
-
-
-def _is_same(one: _Image, other: _Image) -> bool:
-    # A property that a schema change added, and nobody has set, is no change of the entity.
-    return (one is None) == (other is None) and not _list_changed(one, other)
+    def _compare(self, older: _EntityState | None, newer: _EntityState) -> Iterator[EntityRevision]:
+        """Yield what a commit changed, if it changed the entity; ``older`` is None for the state before all commits."""
+        pair = _pair_states(older, newer)
+        if pair is None:
+            return
+        rows = None if older is None else older.row, newer.row
+        before, after = (DiffSide(row, type_) for row, type_ in zip(rows, pair.types, strict=True))
+        for parts in compare_sides(pair, before, after):
+            for each in read_entities(parts, pair.types, PYTHON):
+                key = pair.key
+                change = EntityChange(key.kind, key.type_name, each.id, each.op, each.before, each.after, each.changed)
+                yield EntityRevision(to_commit(newer.commit), change)
 
 
-def _list_changed(before: _Image, after: _Image) -> tuple[str, ...]:
-    """Return the names of the properties that differ, if the entity is in both."""
-    if before is None or after is None:
-        return ()
-    # By their texts: NaN is the same as NaN here.
-    names = dict.fromkeys((*after, *before))
-    return tuple(name for name in names if repr(before.get(name)) != repr(after.get(name)))
+def _pair_states(older: _EntityState | None, newer: _EntityState) -> TypePair | None:
+    """Return the type of both states; None if neither schema has it."""
+    if older is None:
+        type_ = newer.snapshot.catalog().find_type(newer.table_key)
+        return None if type_ is None else pair_same_type(type_)
+    pairs = pair_types(older.snapshot, newer.snapshot)
+    types = older.snapshot.catalog().find_type(older.table_key), newer.snapshot.catalog().find_type(newer.table_key)
+    return next((pair for pair in pairs if (pair.before, pair.after) == types), None)
+
+
+def _find_older_key(older: Snapshot, newer: Snapshot, table_key: TableKey) -> TableKey | None:
+    """Return the table key of a type in an older snapshot; None if another type has it there.
+
+    A type that is not there keeps its key: one of the same name that was dropped before belongs to the history.
+    """
+    pairs = pair_types(older, newer)
+    for pair in pairs:
+        if pair.after is not None and pair.before is not None and pair.after.table_key == table_key:
+            return pair.before.table_key
+    is_taken = any(
+        pair.before is not None and pair.after is not None and pair.before.table_key == table_key for pair in pairs
+    )
+    return None if is_taken else table_key

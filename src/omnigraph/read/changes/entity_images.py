@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from operator import attrgetter
-from typing import Final, Generic, TypeAlias, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Json
-from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
 from omnigraph.read.changes.compare_rows import ChangedRows, Op
 from omnigraph.read.changes.equality import compare_values
+from omnigraph.read.changes.type_pairs import ColumnPair, Type
 from omnigraph.read.frames import Mask
 from omnigraph.read.rows import (
     PUBLIC_NAMES,
@@ -31,7 +31,6 @@ from omnigraph.storage.columns import Values, column_of, compute, make_nulls, to
 from omnigraph.storage.lagging_columns import choose_wider_type
 
 Value = TypeVar("Value")
-Type: TypeAlias = NodeType | EdgeType
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +83,25 @@ def list_changed_properties(part: ChangedRows) -> list[tuple[str, ...]]:
     before, after = part.before, part.after
     if before is None or after is None:
         return [()] * part.num_rows
-    names = [name for name in dict.fromkeys((*after.schema.names, *before.schema.names)) if name != "id"]
-    differ = [_mark_differing_column(before, after, name, part.unrelated) for name in names]
-    public = [PUBLIC_NAMES.get(name, name) for name in names]
+    differ: dict[str, Mask] = {}
+    for column in part.columns:
+        mask = _mark_differing_column(before, after, column)
+        # A dropped property and another one of its name are reported as one.
+        differ[column.name] = mask | differ[column.name] if column.name in differ else mask
+    public = [PUBLIC_NAMES.get(name, name) for name in differ]
     # Most rows differ in the same properties as many others, so each combination is built once.
-    masks = [row.tobytes() for row in np.ascontiguousarray(np.transpose(differ))]
+    masks = [row.tobytes() for row in np.column_stack([*differ.values()])]
     properties = {mask: tuple(name for name, differs in zip(public, mask, strict=True) if differs) for mask in {*masks}}
     return [properties[mask] for mask in masks]
 
 
-def _mark_differing_column(
-    before: pa.RecordBatch, after: pa.RecordBatch, name: str, unrelated: Collection[str]
-) -> Mask:
+def _mark_differing_column(before: pa.RecordBatch, after: pa.RecordBatch, column: ColumnPair) -> Mask:
     """Return where a column differs between two images. It is null on a side that does not have the property."""
-    columns = [column_of(rows, name) for rows in (before, after) if name in rows.schema.names]
-    if len(columns) == 2 and name not in unrelated:
-        old, new = columns
-        type_ = choose_wider_type(old.type, new.type)
-        return ~compare_values(*(each if each.type == type_ else each.cast(type_) for each in columns))
-    return np.logical_or.reduce([to_bool_array(compute("is_valid", column)) for column in columns])
+    if column.before is not None and column.after is not None:
+        values = column_of(before, column.before), column_of(after, column.after)
+        type_ = choose_wider_type(*(each.type for each in values))
+        return ~compare_values(*(each if each.type == type_ else each.cast(type_) for each in values))
+    return to_bool_array(compute("is_valid", column_of(before if column.after is None else after, column.name)))
 
 
 def _to_images(rows: pa.RecordBatch, type_: Type, form: ImageFormat[Value]) -> list[dict[str, Value]]:

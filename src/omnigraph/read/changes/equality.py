@@ -62,18 +62,19 @@ def _lengths_of(lists: Values) -> npt.NDArray[np.int64]:
 # --------------------------------------------------------------------------------------------- blobs
 
 
-def compare_blobs(column: str, one: tuple[Table, pa.Table], other: tuple[Table, pa.Table]) -> Mask:
-    """Return where two blob columns are equal; the rows come with their addresses.
+def compare_blobs(one: tuple[Table, pa.Table, str], other: tuple[Table, pa.Table, str]) -> Mask:
+    """Return where two blob columns are equal, given by table, rows and name; the rows come with their addresses.
 
     Bytes are read only where the sizes are equal.
     """
-    pairs = list(zip(descriptors_of(one[1], column), descriptors_of(other[1], column), strict=True))
+    pairs = list(zip(descriptors_of(*one[1:]), descriptors_of(*other[1:]), strict=True))
     same = np.array([_may_be_equal(*pair) for pair in pairs], np.bool_)
     stored = [at for at in np.flatnonzero(same).tolist() if (found := pairs[at][0]) and found["kind"] != EXTERNAL_BLOB]
     for part in split_by_bytes([_size_of(pairs[at][0]) for at in stored], _BYTES_AT_ONCE):
         places = stored[part]
         contents = (
-            read_stored_bytes(table, column, rows.take(places), range(len(places))) for table, rows in (one, other)
+            read_stored_bytes(table, column, rows.take(places), range(len(places)))
+            for table, rows, column in (one, other)
         )
         same[places] = [mine == theirs for mine, theirs in zip(*contents, strict=True)]
     return same

@@ -8,7 +8,7 @@ block gets that block again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 
@@ -20,14 +20,16 @@ from omnigraph.lazy_dataclass import dataclass
 from omnigraph.manifest.contract import load_current_schema
 from omnigraph.manifest.handle import Manifest
 from omnigraph.manifest.history import Commit, to_commit
+from omnigraph.manifest.lagging import TypeNames, find_type_names
 from omnigraph.manifest.lineage import Lineage
 from omnigraph.manifest.references import Reference, build_snapshot, resolve_reference
 from omnigraph.manifest.rows import MAIN, CommitRecord
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.manifest.state import ManifestView, extend_view, read_view
-from omnigraph.read.changes.compare_snapshots import find_changed_tables
+from omnigraph.read.changes.compare_snapshots import find_changed_types
 from omnigraph.read.changes.cursor import BASELINE_HINT, Cursor, decode_cursor
 from omnigraph.read.changes.diff import Diff, EntityChange, TypeChanges
+from omnigraph.read.changes.type_pairs import TypePair
 
 NOW, BEGINNING, AFTER = "now", "beginning", "after:"
 
@@ -114,14 +116,14 @@ class Changes:
     def _compare(self, commit: CommitRecord, before: _CommitView | None, after: _CommitView) -> Diff:
         """Compare a commit with the state before it, or with its parent, if cleanup took what upkeep made of that."""
         if before is None:
-            return _build_diff(_without_tables(after.snapshot), after.snapshot, self._place)
+            return _build_diff(self._manifest, _without_tables(after.snapshot), after.snapshot, self._place)
         try:
-            return _build_diff(before.snapshot, after.snapshot, self._place)
+            return _build_diff(self._manifest, before.snapshot, after.snapshot, self._place)
         except HistoryGone:
             parent = self._read_parent(commit)
             if parent is None or parent.snapshot.manifest_version == before.snapshot.manifest_version:
                 raise
-            return _build_diff(parent.snapshot, after.snapshot, self._place)
+            return _build_diff(self._manifest, parent.snapshot, after.snapshot, self._place)
 
     def _read_parent(self, commit: CommitRecord) -> _CommitView | None:
         """Read what the parent of a commit shows; None for the first commit."""
@@ -161,7 +163,7 @@ def take_baseline(manifest: Manifest, branch: str, at: Reference | None, types: 
     if commit is None:
         raise NotFound(f"branch '{branch}' has no commit yet", details={"branch": branch})
     snapshot = _read_commit_view(manifest, commit, None).snapshot
-    diff = _build_diff(_without_tables(snapshot), snapshot, place)
+    diff = _build_diff(manifest, _without_tables(snapshot), snapshot, place)
     return ChangeBlock(to_commit(commit), _encode_cursor(place, commit), diff)
 
 
@@ -245,12 +247,30 @@ def _without_tables(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, pins={}, _opened={})
 
 
-def _build_diff(before: Snapshot, after: Snapshot, place: Cursor) -> Diff:
-    """Compare the tables that are followed. They are opened here: a gap must be reported before a block begins."""
-    changed = [key for key in find_changed_tables(before, after) if place.tables is None or key in place.tables]
+def _build_diff(manifest: Manifest, before: Snapshot, after: Snapshot, place: Cursor) -> Diff:
+    """Compare the types that are followed. Tables are opened here: a gap must be reported before a block begins."""
+    changed = find_changed_types(before, after)
+    if place.tables is not None:
+        current = {type_.table_key for type_ in load_current_schema(manifest).catalog.types()}
+        followed = frozenset(place.tables)
+        changed = tuple(
+            pair for pair in changed if _is_followed(_find_names(manifest, before, after, pair), followed, current)
+        )
     for snapshot in (before, after):
-        _open_tables(snapshot, changed)
-    return Diff(before, after, tuple(sorted(changed, key=lambda key: TableKey(key).nodes_first)))
+        _open_tables(snapshot, (key for pair in changed for key in pair.keys))
+    return Diff(before, after, changed)
+
+
+def _find_names(manifest: Manifest, before: Snapshot, after: Snapshot, pair: TypePair) -> TypeNames:
+    snapshot = before if pair.after is None else after
+    return find_type_names(manifest, snapshot.read_under, pair.key)
+
+
+def _is_followed(names: TypeNames, followed: Collection[str], current: Collection[str]) -> bool:
+    """Whether a type is among those that are followed. A name means the type that has it now, if there is one."""
+    if names.current is None:
+        return not names.all.isdisjoint(followed)
+    return names.current in followed or any(key in followed for key in names.all if key not in current)
 
 
 def _open_tables(snapshot: Snapshot, table_keys: Iterable[str]) -> None:

@@ -191,7 +191,9 @@ def _compute_visible_diff(call: ServerCall, asked: DiffFields) -> tuple[Diff, bo
     named = [key for name in asked.type or () for key in TableKey.candidates(name) if key in hidden]
     for side in sides:
         call.gate.check_types(named, side.branch)
-    return _compute_diff(call, asked, [key for key in diff.tables if key not in hidden]), True
+    # A type that was renamed is hidden under both names.
+    hidden_keys = {pair.key for pair in diff.types if pair.keys & hidden}
+    return _compute_diff(call, asked, [key for key in diff.tables if key not in hidden_keys]), True
 
 
 def _compute_diff(call: ServerCall, asked: DiffFields, types: Collection[str] | None) -> Diff:

@@ -81,11 +81,9 @@ class StreamSource:
 
     table: Table | None
     type: NodeType | EdgeType
-    unrelated: frozenset[str] = frozenset()
-    """See :class:`DiffSide`."""
 
     def to_side(self, received: ReceivedRows | None) -> DiffSide:
         """Return the received rows as one side of a comparison."""
         if self.table is None or received is None:
-            return DiffSide(None, self.type, self.unrelated)
-        return DiffSide(_ReceivedCandidates(self.table, received), self.type, self.unrelated)
+            return DiffSide(None, self.type)
+        return DiffSide(_ReceivedCandidates(self.table, received), self.type)

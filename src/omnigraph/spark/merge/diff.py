@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.changes import Diff, DiffSide, find_table_candidates, read_diff_records
+from omnigraph.read.changes import Diff, DiffSide, TypePair, find_type_candidates, read_diff_records
 from omnigraph.spark.executor import SparkExecutor
 from omnigraph.spark.merge.candidate_rows import (
     CandidateInput,
@@ -39,9 +39,9 @@ class _DiffStream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _ComparedTable:
-    """One table, and the source of its rows on each side."""
+    """One type, and the source of its rows on each side."""
 
-    table_key: str
+    pair: TypePair
     sources: Mapping[_DiffStream, StreamSource]
 
 
@@ -50,15 +50,14 @@ def diff_to_dataframe(session: SparkSession, diff: Diff) -> DataFrame:
     tables: list[_ComparedTable] = []
     rows: list[CandidateInput] = []
     sides: list[DiffSide] = []
-    for number, key in enumerate(diff.tables):
-        found = find_table_candidates(diff.before, diff.after, key)
+    for number, pair in enumerate(diff.types):
+        found = find_type_candidates(diff.before, diff.after, pair)
         sides += found.sides()
-        pairs = zip(_DiffStream, (found.before, found.after), found.types, strict=True)
         sources: dict[_DiffStream, StreamSource] = {}
-        for stream, candidates, type_ in pairs:
-            sources[stream] = StreamSource(None if candidates is None else candidates.table, type_, found.unrelated)
+        for stream, candidates, type_ in zip(_DiffStream, (found.before, found.after), pair.types, strict=True):
+            sources[stream] = StreamSource(None if candidates is None else candidates.table, type_)
             rows += (CandidateInput(number, stream, DiffSide(piece, type_)) for piece in split_candidates(candidates))
-        tables.append(_ComparedTable(key, sources))
+        tables.append(_ComparedTable(pair, sources))
     if not rows:
         return session.createDataFrame([], DIFF_SCHEMA)
     executor = SparkExecutor(session, "comparing")
@@ -79,7 +78,7 @@ def _compare_table(
 ) -> Iterator[pa.RecordBatch]:
     before, after = (table.sources[stream].to_side(received.get((number, stream))) for stream in _DiffStream)
     batch: list[dict[str, object]] = []
-    for record in read_diff_records(table.table_key, before, after):
+    for record in read_diff_records(table.pair, before, after):
         batch.append(dict(zip(CHANGE_ARROW_SCHEMA.names, to_change_row(record), strict=True)))
         if len(batch) == _ROWS_AT_ONCE:
             yield pa.RecordBatch.from_pylist(batch, CHANGE_ARROW_SCHEMA)

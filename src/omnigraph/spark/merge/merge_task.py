@@ -20,7 +20,7 @@ import pyarrow as pa
 from omnigraph.errors import Conflict, Violation
 from omnigraph.language.schema import EdgeType, NodeType
 from omnigraph.lazy_dataclass import dataclass
-from omnigraph.read.changes import compare_sides
+from omnigraph.read.changes import compare_sides, pair_same_type
 from omnigraph.spark.merge.candidate_rows import StreamSource
 from omnigraph.spark.shuffle import Packer, ReceivedRows, receive_rows
 from omnigraph.storage import tables
@@ -132,10 +132,10 @@ class MergeTask:
 
     def _merge_table(self, number: int, received: Mapping[tuple[int, int], ReceivedRows]) -> TableMergeReport:
         table = self.tables[number]
-        key, type_ = table.type.table_key, table.type
+        type_, pair = table.type, pair_same_type(table.type)
         sides = {stream: source.to_side(received.get((number, stream))) for stream, source in table.sources.items()}
-        theirs = compare_sides(key, sides[MergeStream.BEFORE_THEIRS], sides[MergeStream.THEIRS])
-        ours = compare_sides(key, sides[MergeStream.BEFORE_OURS], sides[MergeStream.OURS])
+        theirs = compare_sides(pair, sides[MergeStream.BEFORE_THEIRS], sides[MergeStream.THEIRS])
+        ours = compare_sides(pair, sides[MergeStream.BEFORE_OURS], sides[MergeStream.OURS])
         ranges = align_ranges(theirs, ours, _read_overlay(type_, number, received), type_)
         merger = TableMerger(self.by, self.resolver.choose)
         writer = _MergedTableWriter(type_, self.scratch)

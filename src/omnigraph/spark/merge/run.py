@@ -200,8 +200,8 @@ class _MergeCandidates:
     def _streams(self, number: int) -> dict[MergeStream, tuple[CandidateRows | None, NodeType | EdgeType]]:
         theirs, ours = self._theirs[number], self._ours[number]
         return {
-            MergeStream.BEFORE_THEIRS: (theirs.before, theirs.types[0]),
-            MergeStream.THEIRS: (theirs.after, theirs.types[1]),
-            MergeStream.BEFORE_OURS: (ours.before, ours.types[0]),
-            MergeStream.OURS: (ours.after, ours.types[1]),
+            MergeStream.BEFORE_THEIRS: (theirs.before, theirs.pair.types[0]),
+            MergeStream.THEIRS: (theirs.after, theirs.pair.types[1]),
+            MergeStream.BEFORE_OURS: (ours.before, ours.pair.types[0]),
+            MergeStream.OURS: (ours.after, ours.pair.types[1]),
         }

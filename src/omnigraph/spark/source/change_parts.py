@@ -21,7 +21,8 @@ from omnigraph.read.changes import (
     CandidateRows,
     Diff,
     DiffSide,
-    find_table_candidates,
+    TypePair,
+    find_type_candidates,
     read_diff_records,
 )
 from omnigraph.spark.shuffle import assign_partitions
@@ -37,22 +38,25 @@ _OFFSET_MASK: Final = np.uint64(0xFFFFFFFF)
 
 @dataclass(frozen=True, slots=True)
 class DiffPart:
-    """One of ``count`` shares of the changes of a table."""
+    """One of ``count`` shares of the changes of a type."""
 
-    table_key: str
+    pair: TypePair
     number: int
     count: int
 
 
 def divide_diff(diff: Diff) -> list[DiffPart]:
     """Divide the changes of a commit into tasks; a single one for each table if they are few. Only metadata is read."""
-    counts = {key: min(_MAX_PARTS, -(-_bound_changes(diff, key) // ROWS_PER_TASK)) for key in diff.tables}
-    return [DiffPart(key, number, max(1, count)) for key, count in counts.items() for number in range(max(1, count))]
+    counts = [(pair, min(_MAX_PARTS, -(-_bound_changes(diff, pair) // ROWS_PER_TASK))) for pair in diff.types]
+    return [DiffPart(pair, number, max(1, count)) for pair, count in counts for number in range(max(1, count))]
 
 
-def _bound_changes(diff: Diff, table_key: str) -> int:
-    """Return how many rows of a table may have changed, on the side that has more of them."""
-    olds, news = (_list_sizes(snapshot, table_key) for snapshot in (diff.before, diff.after))
+def _bound_changes(diff: Diff, pair: TypePair) -> int:
+    """Return how many rows of a type may have changed, on the side that has more of them."""
+    olds, news = (
+        _list_sizes(snapshot, type_.table_key)
+        for snapshot, type_ in zip((diff.before, diff.after), pair.types, strict=True)
+    )
     # A fragment that both have differs in the rows that were deleted from it.
     before = sum(max(0, rows - news.get(files, 0)) for files, rows in olds.items())
     after = sum(max(0, rows - olds.get(files, 0)) for files, rows in news.items())
@@ -66,14 +70,14 @@ def _list_sizes(snapshot: Snapshot, table_key: str) -> dict[object, int]:
 
 def read_part_records(diff: Diff, part: DiffPart) -> Iterator[dict[str, Json]]:
     """Yield the changes of one share as JSON objects."""
-    found = find_table_candidates(diff.before, diff.after, part.table_key)
+    found = find_type_candidates(diff.before, diff.after, part.pair)
     sides = found.before, found.after
     if part.count > 1:
         one_sided = not all(side is not None and side.num_rows for side in sides)
         take = _take_fragments if one_sided else _take_ids
         sides = tuple(None if side is None else take(side, part) for side in sides)
-    before, after = (DiffSide(side, type_, found.unrelated) for side, type_ in zip(sides, found.types, strict=True))
-    return read_diff_records(part.table_key, before, after)
+    before, after = (DiffSide(side, type_) for side, type_ in zip(sides, part.pair.types, strict=True))
+    return read_diff_records(part.pair, before, after)
 
 
 def _take_fragments(rows: CandidateRows, part: DiffPart) -> CandidateRows:

@@ -210,7 +210,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         blocks = islice(self._follow(cursors[0]), len(cursors))
         for cursor, block in zip(cursors, blocks, strict=True):
             parts = divide_diff(block.diff)
-            is_large = len(parts) > len(block.diff.tables)
+            is_large = len(parts) > len(block.diff.types)
             found += [CommitPart(cursor, part) for part in parts] if is_large else [CommitRange(cursor, 1)]
         return found
 

@@ -80,11 +80,12 @@ def is_independent(catalog: Catalog, prepared: PreparedRows, before: Snapshot, a
 
 
 def _read_moved(catalog: Catalog, before: Snapshot, after: Snapshot, key: str) -> _MovedRows:
-    moved, sides = _MovedRows(), find_table_candidates(before, after, key).sides()
+    moved, candidates = _MovedRows(), find_table_candidates(before, after, key)
+    sides = candidates.sides()
     if sum(side.num_rows for side in sides) > MAX_MOVED_ROWS:
         moved.is_complete = False
         return moved
-    for parts in compare_sides(key, *sides, list_rule_columns(catalog, key)):
+    for parts in compare_sides(candidates.pair, *sides, list_rule_columns(catalog, key)):
         for part in parts:
             moved.add(part)
     return moved
