@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import omnigraph
 from omnigraph.errors import (
     AlreadyExists,
     DeadlineExceeded,
@@ -231,6 +232,18 @@ def test_a_schema_change_and_what_breaks_a_rule(graph: Graph) -> None:
         graph.mutate(ADD, params={"name": "x"}, if_commit=graph.commits()[1].id)
     assert (failed.value.expected, failed.value.actual) == (graph.commits()[1].id, head.id)
     assert graph.commits()[0] == head
+
+
+def test_changes_over_a_rename(server: ServerProcess, folder: Path) -> None:
+    graph, here = server.open(folder), omnigraph.open(folder)
+    graph.delete_branch("dev/a")
+    schema = graph.schema.text.replace("Person", "Human").replace("node Human", 'node Human @rename_from("Person")')
+    graph.apply_schema(schema)
+    graph.mutate('query u() { update Human set { age: 6 } where name = "ann" }')
+    revisions = graph.history("Human", "ann")
+    assert [each.change.type for each in revisions] == ["Human", "Person", "Person"]
+    assert revisions == here.history("Human", "ann")
+    assert list(graph.diff("start/here").entities()) == list(here.diff("start/here").entities())
 
 
 def test_upkeep_of_all_kinds(graph: Graph) -> None:

@@ -208,7 +208,9 @@ def to_revision(type_: NodeType | EdgeType, id_: str, found: Mapping[str, Json])
     commit = to_commit_of_wire(cast("Mapping[str, Json]", found["commit"]))
     changed = tuple(cast("Sequence[str]", found["changed"]))
     kind = type_.table_key.kind
-    return EntityRevision(commit, EntityChange(kind, type_.name, id_, Op(str(found["op"])), before, after, changed))
+    # The type may have had another name at that commit.
+    name = str(found["type"])
+    return EntityRevision(commit, EntityChange(kind, name, id_, Op(str(found["op"])), before, after, changed))
 
 
 def _to_values(type_: NodeType | EdgeType, image: Mapping[str, Json]) -> Mapping[str, object]:

@@ -260,6 +260,7 @@ class RevisionAnswer(TypedDict):
 
     commit: CommitAnswer
     op: Op
+    type: str
     before: Values | None
     after: Values | None
     changed: list[str]

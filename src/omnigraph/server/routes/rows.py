@@ -217,6 +217,7 @@ def list_history(call: ServerCall) -> Answer:
         {
             "commit": commit_to_wire(each.commit),
             "op": str(each.change.op),
+            "type": each.change.type,
             "before": values_to_json(each.change.before),
             "after": values_to_json(each.change.after),
             "changed": list(each.change.changed),
