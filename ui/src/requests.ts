@@ -825,6 +825,7 @@ export type RevisionAnswer = {
   readonly changed: readonly (string)[];
   readonly commit: CommitAnswer;
   readonly op: "inserted" | "updated" | "deleted";
+  readonly type: string;
 };
 
 export type RoundedColumnAnswer = {
