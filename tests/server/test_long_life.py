@@ -91,6 +91,7 @@ def test_branches_of_the_past_are_forgotten(tmp_path: Path, monkeypatch: pytest.
             graph.delete_branch(f"b{number}")
         kept = {"main", "b4", "b5"}
         assert set(manifest._views) == kept  # pyright: ignore[reportPrivateUsage]
+        assert set(manifest._view_files) == kept  # pyright: ignore[reportPrivateUsage]
         assert {branch for branch, _ in manifest._committed} == {"b4", "b5"}  # pyright: ignore[reportPrivateUsage]
         for of_branches in (manifest.head_snapshots, manifest.lease_chains, manifest.examined):
             assert set(of_branches) <= kept

@@ -125,7 +125,7 @@ class Manifest:
         """The version of each branch that is surely on the disk."""
         self._pid = os.getpid()
         self._sync_failure: SyncFailed | None = None
-        """Why what this handle published may not be on the disk."""
+        """The failed sync after a publish: the published files may not be on the disk."""
         self._guard = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -345,7 +345,7 @@ class Manifest:
             self.access.barrier.wait()
 
     def _sync_published(self) -> None:
-        """Sync what others see already. If that fails, this handle writes no more: what it builds on may get lost."""
+        """Sync files that are visible already. If that fails, this handle writes no more: its basis may be lost."""
         try:
             self.sync()
         except SyncFailed as failed:
@@ -353,17 +353,17 @@ class Manifest:
             raise PublishedUnsynced(failed.message, hint=failed.hint, details=failed.details) from failed
 
     def refuse_forked(self) -> None:
-        """Raise ``ForkedProcess`` in a child of the process that made this handle: it would wait for lost threads."""
+        """Raise ``ForkedProcess`` in a child of the process that made this handle, which lacks the parent's threads."""
         if self._pid != os.getpid():
             raise make_forked_error(self._pid, str(self.location))
 
     def check_can_write(self) -> None:
-        """Raise ``ForkedProcess``, or ``StorageError`` if what this handle published could not be synced."""
+        """Raise ``ForkedProcess``, or ``StorageError`` if files that this handle published could not be synced."""
         self.refuse_forked()
         failed = self._sync_failure
         if failed is not None:
             raise StorageError(
-                f"what this handle committed may not be on the disk, so it writes no more: {failed.message}",
+                f"the last commit of this handle may not be on the disk, so it writes no more: {failed.message}",
                 hint="look at the disk, then open the graph again",
                 details=failed.details,
             )
@@ -441,8 +441,8 @@ class Manifest:
     def start_over(self) -> None:
         """Forget everything that this handle and Lance have cached of the graph.
 
-        Whoever is about to discard something decides on what is read afterwards: the folder may have been replaced by
-        a copy, and what a cache remembers of it is no reason to destroy.
+        Call it before anything is discarded. The folder may have been replaced by a copy, so a cache can be wrong
+        about it.
         """
         self.access = self.access.with_empty_caches()
         self._torn.clear()
@@ -450,7 +450,7 @@ class Manifest:
         self.forget_all()
 
     def _forget_replaced_folder(self, branch: str) -> None:
-        """Start over if the file that the cached view was read from is another one now."""
+        """Start over if the file of the cached view was replaced."""
         kept = self._kept(branch)
         if kept is None or not self.location.is_local:
             return
@@ -493,6 +493,7 @@ class Manifest:
         self.examined.discard(branch)
         self._torn.pop(branch, None)
         self._synced.pop(branch, None)
+        self._view_files.pop(branch, None)
 
     def forget(self, branch: str) -> None:
         """Drop the cached view of a branch."""
