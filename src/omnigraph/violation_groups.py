@@ -1,4 +1,4 @@
-"""Violations by what they say: a type, a rule, a property and a value, with exact counts and the first places.
+"""Violations grouped by type, rule, property and value, with exact counts and the first places.
 
 Counting takes as much memory for a hundred million violations as for a thousand. Of a rule with very many values some
 are counted one by one, and the others together. Counts of several tasks are added, and stay exact: a value that one
@@ -27,9 +27,9 @@ MAX_GROUPED_VALUES: Final = 5
 """Values of a type, rule and property that are groups of their own: the most frequent ones."""
 MAX_PLACES: Final = 3
 MAX_KNOWN_IDS: Final = 5_000
-"""The most ids of a type that are kept: what follows from them is not reported too."""
+"""The most ids of a type that are kept, so that violations that follow from them are not reported too."""
 MAX_LINES: Final = 40
-"""The most groups that a text shows."""
+"""The most groups that a printed report shows."""
 
 Block: TypeAlias = "int | None"
 """Where the part of a file begins in which the line of a violation counts."""

@@ -104,7 +104,7 @@ def cleanup(
 ) -> Cleaned:
     """Delete what only commits need that are neither among the newest of a branch nor young, and stale orphans.
 
-    ``staged_older_than`` is the age above which files count as stale that writers staged and did not commit.
+    ``staged_older_than``: files that a writer staged and did not commit are stale above this age.
     """
     policy = _build_policy(keep, older_than, grace)
     if staged_older_than is not None:
@@ -112,7 +112,7 @@ def cleanup(
     now = datetime.now(UTC)
     if confirm:
         refuse_wrong_clock(manifest.objects, now)
-    # What is deleted is decided by the storage, not by what this handle remembers.
+    # Decide by what the storage has, not by the caches of this handle.
     manifest.start_over()
     heal_all(manifest)
     turns = CleanupTurns(manifest, partial(plan_retention, manifest, policy, now))
@@ -385,7 +385,7 @@ class _CleanupRun:
     def _delete_staged(self, location: str, branch: str, orphans: Sequence[OrphanFile]) -> Iterator[Reclaimed]:
         """Delete files that were staged in the folder of a branch, under its lock.
 
-        A writer looks for its staged files under that lock, before it commits them: it finds them gone, or keeps them.
+        A writer checks its staged files under the same lock, before it commits them.
         """
         infos = [each.info for each in orphans]
         if self.confirm:

@@ -1,7 +1,7 @@
-"""The ages that cleanup goes by, and the clock that tells them.
+"""The ages of files that cleanup deletes, and the check of the clocks.
 
-The storage says when a file was written, by its own clock. An age is worth nothing if that clock and the one of this
-machine differ, so cleanup compares them first.
+The clock of the storage sets the time of a file. If it differs from the clock of this machine, ages are wrong, so
+cleanup compares the two clocks first.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from omnigraph.storage.objects import Objects
 
 AGE_HINT: Final = 'give an age like "7d" or timedelta(days=7)'
 _CLOCK: Final = "__locks/clock"
-"""An object that is written to see which time the storage gives it."""
+"""An object that is written to read the clock of the storage."""
 _MOST_DIFFERENCE: Final = timedelta(hours=1)
 _LEAST_ON_STORES: Final = timedelta(hours=2)
-"""On an object store writers do not look for what they staged within the last half an hour."""
+"""On an object store a writer does not check files that it staged in the last half hour."""
 
 
 def parse_staged_age(age: timedelta | str, location: Location) -> timedelta:

@@ -102,7 +102,7 @@ def repair(manifest: Manifest, *, confirm: bool = False, force: bool = False) ->
         return Repaired(confirm, (), (), moved)
     if moved:
         heal_all(manifest)
-    # What is rolled back is decided by the disk, not by what this handle remembers.
+    # Decide by what the storage has, not by the caches of this handle.
     manifest.start_over()
     drifts: list[Drift] = []
     commits: list[CommitRecord] = []

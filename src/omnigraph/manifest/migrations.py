@@ -37,7 +37,7 @@ _PLAIN_DECIMAL: Final = re.compile(rb"0|[1-9][0-9]*")
 
 
 def stamp_of(table: Table) -> int:
-    """Return the format of a manifest; 1 without a stamp. A stamp that is no plain decimal is of a newer release."""
+    """Return the format of a manifest; 1 without a stamp. Only a newer release writes other stamps than numbers."""
     stamp = (table.schema.metadata or {}).get(STAMP.encode())
     if stamp is None:
         return 1
@@ -68,7 +68,7 @@ def refuse_unsupported_format(stamp: int, location: Location) -> None:
 
 
 def migrate_patiently(manifest: Manifest, branch: str) -> None:
-    """Migrate one branch of the manifest to the current format, and start again after losing to other processes."""
+    """Migrate one branch of the manifest to the current format, and retry while other processes publish."""
     for _ in range(_RETRY_BUDGET):
         try:
             migrate(manifest, branch)
@@ -79,7 +79,7 @@ def migrate_patiently(manifest: Manifest, branch: str) -> None:
 
 
 def migrate(manifest: Manifest, branch: str) -> None:
-    """Migrate one branch of the manifest to the current format. Each publish starts it again if it lost."""
+    """Migrate one branch of the manifest to the current format. ``PublishContention`` if another process publishes."""
     while (stamp := stamp_of(manifest.open(branch))) < CURRENT:
         STEPS[stamp](manifest, branch)
         manifest.sync()

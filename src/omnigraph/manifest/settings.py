@@ -103,7 +103,7 @@ def should_do_upkeep() -> bool:
 
 
 def read_concurrency(variable: str) -> int:
-    """Return how many tables are written at once; the environment can say so."""
+    """Return how many tables are written at once, as a variable of the environment says."""
     text = os.environ.get(variable) or str(_TABLES_AT_ONCE)
     if re.fullmatch("[0-9]+", text) is None or int(text) == 0:
         raise ParameterError(f"{variable} is {text!r}", hint="give a number of tables, 1 or more")

@@ -36,7 +36,7 @@ class SyncFailed(StorageError):
 
 
 class PublishedUnsynced(SyncFailed):
-    """What could not be synced is visible already, so others may build on it."""
+    """The files that could not be synced are visible already, so other commits may build on them."""
 
 
 class WriteBarrier:
@@ -48,7 +48,7 @@ class WriteBarrier:
         self._writers: set[int] = set()
         """The threads that noted files, or whose pools did, since files were last synced."""
         self._failures: dict[int, SyncFailed] = {}
-        """What failed while another thread synced the files of a thread that has yet to wait."""
+        """Failed syncs by thread, for threads whose files another thread synced and that have not waited yet."""
         self._guard = threading.Lock()
         # Held while files are synced: another thread's files may be among them, and it must wait for them.
         self._syncing = threading.Lock()

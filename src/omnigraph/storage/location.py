@@ -144,7 +144,7 @@ def parse_local_path(text: str | os.PathLike[str], subject: str, hint: str) -> P
 
 
 def _refuse_squeezed(scheme: str, text: str, subject: str) -> None:
-    """Refuse a ``Path`` that was made of a URI, which lost a slash of it."""
+    """Refuse a ``Path`` that was made from a URI: a path drops one of the two slashes."""
     if scheme.lower() in ("file", *_STORES):
         raise ParameterError(f"{subject} is the path '{text}'", hint="give a URI as a text, not as a Path")
 

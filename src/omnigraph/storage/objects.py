@@ -205,7 +205,7 @@ class Objects:
 
 
 _first_process: int | None = None
-"""The process that used obstore first: its threads do not exist in a process that is forked from it."""
+"""The first process that used obstore. Its threads do not exist in a process forked from it."""
 
 
 def _refuse_forked() -> None:
@@ -220,7 +220,7 @@ def _refuse_forked() -> None:
 def make_forked_error(parent: int, subject: str) -> ForkedProcess:
     """Return the error for a process that was forked from one that used something."""
     return ForkedProcess(
-        f"{subject} was used in process {parent}, from which this one was forked: its threads are not here",
+        f"{subject} was used in process {parent}, and this process was forked from it, without its threads",
         hint='start processes by multiprocessing.get_context("spawn") or "forkserver", and open the graph in them',
         details={"parent": parent},
     )

@@ -97,7 +97,7 @@ class PreparedWrite(Generic[OutcomeOf]):
     affected: tuple[int, int] = (0, 0)
     """How many nodes and edges it changes, for who repeats it with the same key."""
     carry_over: Callable[[Snapshot, Snapshot], PreparedWrite[OutcomeOf] | None] | None = None
-    """Returns what was prepared on the first snapshot as it holds on the second, a later one; None if it has to be
+    """Carries the write over from the snapshot that it was prepared on to a later one; returns None if it has to be
     prepared again. It compares only the rows that changed in between, so it may run under the lock."""
 
     @property

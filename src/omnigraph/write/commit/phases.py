@@ -268,12 +268,12 @@ def _build_sidecar(section: CommitSection[Outcome], view: ManifestView, staged_t
 
 
 def _refuse_missing_files(section: CommitSection[Outcome], staged_tables: list[_StagedTable]) -> None:
-    """Raise ``ConflictError`` if a cleanup deleted staged files. From here on none does: it takes the branch's lock."""
+    """Raise ``ConflictError`` if a cleanup deleted staged files. It can delete no more of them: it needs this lock."""
     manifest = section.attempt.manifest
     small = {change.table_key for change in section.prepared.changes if change.is_small}
     age = now_microseconds() - section.attempt.started_at
     if not manifest.location.is_local and age < _SURELY_KEPT:
-        # A look is a request. Files that are so young are never deleted, and a small change was staged just now.
+        # Each check is a request. Cleanup keeps files that are this young, and a small change was staged just now.
         staged_tables = [each for each in staged_tables if each.pin.table_key not in small]
 
     def find_missing(each: _StagedTable) -> list[str]:

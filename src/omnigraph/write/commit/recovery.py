@@ -74,8 +74,8 @@ def heal_all(manifest: Manifest) -> None:
 def _heal_free_branches(manifest: Manifest) -> None:
     """Finish what is left on main, and on every other branch whose lock is free.
 
-    Whoever writes to one of the others finishes what is left there; until then a writer that stands still, and holds
-    its lock, is in nobody's way.
+    A writer that hangs and holds the lock of another branch must not block this open. The next write to that branch
+    finishes its operations.
     """
     hurried = replace(manifest.locks, timeout=0.0)
     with suppress(LockTimeout):
@@ -115,7 +115,7 @@ def heal(manifest: Manifest, held: HeldLock, branch: str) -> None:
     discard_torn_work(manifest, held, branch)
     left = [sidecar for sidecar in list_sidecars(manifest.objects) if (sidecar.branch or MAIN) == branch]
     if left:
-        # Rolling back discards what was committed, so nothing is decided on what is cached.
+        # A rollback discards commits of tables, so decide on what the storage has, not on caches.
         manifest.start_over()
     for sidecar in left:
         _recover(manifest, held, branch, sidecar)
@@ -137,7 +137,7 @@ def _recover(manifest: Manifest, held: HeldLock, branch: str, sidecar: Sidecar) 
         except SyncFailed:
             if sidecar.decision == ROLLBACK:
                 raise
-            # To sync the same file again would succeed and prove nothing: nobody may publish it.
+            # A second sync of the same file would succeed and prove nothing, so the file must not be published.
             sidecar = decide_rollback(manifest.objects, sidecar)
     raise RecoveryError(
         f"operation {sidecar.operation_id} could not be recovered: others kept moving its tables",

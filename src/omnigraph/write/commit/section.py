@@ -121,14 +121,14 @@ def commit_operation(
 
 
 def begin_write(manifest: Manifest, options: CommitOptions) -> CommitOptions:
-    """Remember which branch has the name now: the commit is refused if another branch has it by then.
+    """Remember the identity of the branch. The commit is refused if the branch is re-created in the meantime.
 
-    Call it first. Reading the input or computing may take long, and the branch may be re-created in the meantime.
+    Call it first, since reading the input may take long.
     """
     if options.branch == MAIN or options.incarnation is not None:
         return options
     with suppress(NotFound):
-        # A load may create the branch. Any other write of a missing branch fails when it reads it.
+        # A load may create the branch. Any other write to a missing branch fails when it reads the branch.
         return replace(options, incarnation=manifest.read_incarnation(options.branch))
     return options
 
@@ -390,8 +390,8 @@ def _commit_under_lock(
         # Step 3: HEAD of each written table must equal its pin. After restoring drift, start again at step 2.
         heads = _read_owned_heads(section, view)
         if round_ == 0 and any(each.unpublished for each in heads):
-            # A writer without the lock, release 0.8 or one that woke up late, or a folder that was replaced by a copy:
-            # look at everything, and decide again without what is cached.
+            # Either a writer without the lock (release 0.8, or one that woke up late), or the folder was replaced by a
+            # copy. Heal the whole branch, and decide again without caches.
             attempt.manifest.start_over()
             heal(attempt.manifest, held, attempt.options.branch)
         elif not discard_drift(attempt.manifest, held, attempt.options.branch, heads):
@@ -489,9 +489,9 @@ def _is_move_neutral(section: CommitSection[Outcome], view: ManifestView, table_
 
 
 def _carry_over_write(section: CommitSection[Outcome]) -> CommitSection[Outcome] | None:
-    """Check what was prepared against the rows that other writers changed since. None if it has to be prepared again.
+    """Check a prepared write against the rows that other writers changed since; None if it has to be prepared again.
 
-    While the lock is held, only these rows are read, and nothing is prepared again.
+    Only these rows are read while the lock is held.
     """
     if section.prepared.carry_over is None:
         return None
@@ -532,7 +532,7 @@ def _read_owned_heads(section: CommitSection[Outcome], view: ManifestView) -> li
         is_open = section.basis.pins.get(pin.table_key) == pin
         pinned = section.basis.table(pin.table_key) if is_open else open_pin(manifest, pin)
         if pinned.access is not manifest.access:
-            # It has caches from before the manifest was read without them.
+            # The pinned table still uses the caches from before `start_over`.
             pinned = open_pin(manifest, pin)
         try:
             head = pinned.refresh()

@@ -156,9 +156,9 @@ def put_sidecar(objects: Objects, sidecar: Sidecar) -> None:
 
 
 def decide_rollback(objects: Objects, sidecar: Sidecar) -> Sidecar:
-    """Write into a sidecar that its operation is rolled back, by whoever finishes it, and return it.
+    """Mark the operation of a sidecar as rolled back, for any process that finishes it, and return the sidecar.
 
-    A disk that cannot sync does not stop that. After a power cut, what was not synced is torn and is discarded anyway.
+    The mark is written even if the disk cannot sync: after a power cut, a torn sidecar is discarded anyway.
     """
     decided = replace(sidecar, decision=ROLLBACK)
     try:

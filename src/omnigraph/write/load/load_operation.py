@@ -291,7 +291,7 @@ class LoadOperation:
     def _carry_over(
         self, prepared: PreparedWrite[LoadOutcome], accepted: Sequence[IncomingTable], before: Snapshot, after: Snapshot
     ) -> PreparedWrite[LoadOutcome] | None:
-        """Return what was prepared if it holds on a newer snapshot, as the rows that changed in between tell."""
+        """Return the prepared load if it is still valid on a newer snapshot, judged by the rows that changed."""
         changes = self.engine.list_row_changes(self.catalog, accepted)
         if changes is None:
             return None
@@ -463,7 +463,7 @@ def _refuse_emptying(counts: Mapping[str, RecordCounts], quarantine: RejectDeliv
     reason = f"; {rejected} record{'' if rejected == 1 else 's'} would be rejected" if rejected else ""
     hint = "allow_empty=True removes all rows"
     if rejected:
-        hint = f'on_error="fail" says what is wrong with the records; {hint}'
+        hint = f'on_error="fail" reports what is wrong with the records; {hint}'
     raise ParameterError(f"the overwrite has no rows{names}{reason}", hint=hint)
 
 
@@ -525,8 +525,8 @@ def stage_rows(table: Table, incoming: IncomingTable) -> StagedChange | None:
 def _find_replaced(table: Table, incoming: IncomingTable) -> Addresses:
     """Return the addresses of the existing rows that have the id of an incoming row.
 
-    They are looked up once. On a later version these rows are where they were, unless their files were rewritten: a
-    write is only staged again there if nobody changed its rows.
+    They are looked up once. A write is staged again on a later version only if no other writer changed its rows, so
+    the rows have the same addresses there, unless their files were rewritten.
     """
     if not table.count_rows():
         return np.zeros(0, np.uint64)

@@ -133,13 +133,13 @@ def _count_changed_values(part: ChangedRows, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _OwnLine:
-    """A lookup in which a branch has merged nothing."""
+    """A lookup that hides the merges of one branch."""
 
     commits: CommitLookup
     branch: str
 
     def get(self, commit_id: str, /) -> CommitRecord | None:
-        """Return the commit without what it merged."""
+        """Return the commit, on that branch without its merged parent."""
         commit = self.commits.get(commit_id)
         is_own = commit is not None and (commit.branch or MAIN) == self.branch
         return replace(commit, merged_parent=None) if commit is not None and is_own else commit
@@ -150,8 +150,8 @@ def list_undone(
 ) -> Iterator[LeftOut]:
     """Yield the changes that ours merged from theirs before, and undid since.
 
-    Such a row is in ours as it was where the branch of ours met the source first, without its merges. As far as cleanup
-    has kept that commit.
+    Such a row has the values that it had where the two histories first met, before any merge. If cleanup has deleted
+    that commit, nothing is reported.
     """
     ours, theirs = sides
     if ours.commit is None or theirs.commit is None or base_id == ours.commit.id:

@@ -440,7 +440,7 @@ class MergeOperation:
     def _carry_over(
         self, prepared: PreparedWrite[_MergeOutcome], before: Snapshot, after: Snapshot
     ) -> PreparedWrite[_MergeOutcome] | None:
-        """Return what was merged if it holds on a newer snapshot, as the rows that changed in between tell."""
+        """Return the prepared merge if it is still valid on a newer snapshot, judged by the rows that changed."""
         outcome, rows = prepared.outcome, prepared.outcome.prepared
         if rows is None or after.commit is None or self.resolution is not None:
             return None

@@ -24,7 +24,7 @@ from omnigraph.storage.columns import Rows, Values, column_of, compute, to_bool_
 MergeBy: TypeAlias = Literal["row", "property"]
 RowIndexes: TypeAlias = npt.NDArray[np.int64]
 NO_SOURCES: Final[Mapping[str, str]] = {}
-"""The sources of the derived columns of a type that has none."""
+"""For a type without derived columns."""
 
 
 class ConflictKind(StrEnum):

@@ -183,9 +183,9 @@ def compile_call(
 
 
 def begin_mutation(manifest: Manifest, options: CommitOptions) -> CommitOptions:
-    """Remember which branch has the name now. A handle that wrote last, as far as it knows, sends no request for it.
+    """Remember the identity of the branch, without a request if this handle seems to have written it last.
 
-    It relies on what it knows, see :func:`run_on_newest`: if that is outdated, the mutation begins again.
+    If another process has written since, the mutation begins again: see :func:`run_on_newest`.
     """
     return options if manifest.assume_view(options.branch) is not None else begin_write(manifest, options)
 

@@ -1,7 +1,7 @@
-"""Whether checked changes still hold after other writers have committed, told from the rows that these changed.
+"""Decide whether a checked write is still valid after other commits, from the rows that these commits changed.
 
-Both were checked on the same snapshot. If no rule relates a row of the one to a row of the other, and no row is in
-both, then the graph with both obeys all rules: nothing has to be prepared again.
+The write and the other commits were checked on the same snapshot. If they share no row, and no rule relates a row of
+the write to a row of the other commits, then the graph with both obeys all rules, and the write is not prepared again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ again. The rows that a compaction rewrote count too."""
 
 @dataclass(frozen=True, slots=True)
 class PreparedRows:
-    """What a write was prepared with: its changes, and for each table the ids of all rows that it depends on.
+    """The changes of a prepared write, and the ids of all rows that it depends on, by table key.
 
     ``matched`` are the tables whose stored rows it found by other columns than the id: any changed row may matter.
     """

@@ -11,7 +11,7 @@ from omnigraph.write.load.inputs.csv_format import CsvFormat
 
 @dataclass(frozen=True, slots=True)
 class RecordPatterns:
-    """The patterns of a format. ``inside`` is a quoted value between its quotes, ``records`` as many as there are.
+    """The patterns of a format. ``inside`` is a quoted value without its quotes; ``records`` is a run of records.
 
     ``plain_pair`` and ``inside_pair`` are two bytes that mean the second: it is escaped, or a quote that is doubled.
     """
@@ -31,7 +31,7 @@ def patterns_of(format_: CsvFormat) -> RecordPatterns:
 
 @lru_cache(maxsize=16)
 def _compile_patterns(separator: str, quote: str, escape: str) -> RecordPatterns:
-    """Compile the patterns. They are possessive: a text has one meaning, so there is no way back."""
+    """Compile the patterns. They are possessive: a record has only one reading, so backtracking cannot help."""
     mark, quotes, escapes = (re.escape(each.encode()) for each in (separator, quote, escape))
     plain_pair = escapes + b"." if escape else b"(?!)"
     inside_pair = quotes + quotes + b"|" + plain_pair

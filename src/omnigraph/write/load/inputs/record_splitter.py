@@ -27,7 +27,7 @@ MAX_RECORD_BYTES: Final = 64 * 1024 * 1024
 _LINE_FEED: Final = ord("\n")
 _RETURN: Final = ord("\r")
 _BLANK_LINE: Final = b"\r\n"
-"""What a line leaves behind that is set aside. It is one line, whatever ends the line before it."""
+"""The replacement of a line that is set aside. It counts as one line, whatever ends the line before it."""
 _QUOTE_HINT: Final = "if quotes are ordinary characters, leave the option quote empty"
 _NOT_CLOSED: Final = f"a quote is not closed; {_QUOTE_HINT}"
 _TEXT_AFTER_QUOTE: Final = f"text follows a closing quote; double a quote inside a quoted value; {_QUOTE_HINT}"
@@ -91,13 +91,13 @@ def find_line_ends(data: bytes) -> npt.NDArray[np.int64]:
     return np.flatnonzero(is_end | (characters == _LINE_FEED))
 
 
-# --------------------------------------------------------------------------------------------- regular texts
+# --------------------------------------------------------------------------------------------- regular blocks
 
 
 def _find_regular_end(data: bytes, format_: CsvFormat) -> int | None:
     """Return the end of the last whole record; None if a quote is at another place than an end of a value.
 
-    Quotes open and close by turns then, and none is looked at by itself.
+    In a regular block quotes open and close by turns, so they need not be examined one by one.
     """
     if len(data) > MAX_RECORD_BYTES or (format_.escape is not None and format_.escape.encode() in data):
         return None
@@ -137,7 +137,7 @@ def _find_line_end(data: bytes, start: int, stop: int) -> int | None:
     return at + (2 if data.startswith(b"\r\n", at) else 1)
 
 
-# --------------------------------------------------------------------------------------------- other texts
+# --------------------------------------------------------------------------------------------- other blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class _RecordScan:
 
 @dataclass(slots=True)
 class _RecordSplitter:
-    """Divides a text that comes in chunks. ``rest`` is the text of the last record so far, which may be open.
+    """Divides a file that is read in chunks. ``rest`` has the bytes of the last record so far, which may be open.
 
     ``misplaced`` has the quotes in the rest that are known to break a record, and why. The lines after the first line
     of a broken record may lead to the same quotes, which are looked at only once. ``misplaced_end`` follows the last.
@@ -246,7 +246,7 @@ class _RecordSplitter:
             at += 1
 
     def _find_problem(self, data: bytes, at: int, stop: int, record: _RecordScan, *, is_last: bool) -> str | None:
-        """Return what is wrong with a record; keep in mind the quotes that cause it."""
+        """Return what is wrong with a record, and remember the quotes that cause it."""
         if stop - at > MAX_RECORD_BYTES:
             self._refuse_long_line(data, at, stop)
         if record.state == "broken" or (record.state == "open" and is_last):
