@@ -73,7 +73,7 @@ def to_violation(found: Mapping[str, Json]) -> Violation:
 
 
 def to_group(found: Mapping[str, Json]) -> ViolationGroup:
-    """Return violations that are told together."""
+    """Return a group of violations."""
     property_, table_key = (cast("str | None", found.get(name)) for name in ("property", "table_key"))
     return ViolationGroup(
         str(found["type"]),

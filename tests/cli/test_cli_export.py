@@ -46,7 +46,7 @@ def test_the_ending_gives_the_format_and_a_dash_is_stdout(omnigraph: Command) ->
     assert omnigraph("export", "-o", "-", "--type", "Person", *GRAPH) == Answer(0, PEOPLE, "")
     refused = omnigraph("export", "-o", "c.xlsx", *GRAPH)
     assert (refused.code, refused.out) == (1, "")
-    assert "the ending of 'c.xlsx' says no format" in refused.err
+    assert "the extension of 'c.xlsx' names no format" in refused.err
     assert sorted(each.name for each in Path().iterdir()) == ["brain.og", "c.csv", "c.parquet"]
 
 

@@ -282,7 +282,7 @@ def test_rows_go_to_a_file_whose_ending_says_its_format(omnigraph: Command, name
 @pytest.mark.usefixtures("things")
 def test_what_a_file_of_rows_needs(omnigraph: Command) -> None:
     for words, complaint in (
-        (["-o", "rows.xyz"], "the ending of 'rows.xyz' says no format"),
+        (["-o", "rows.xyz"], "the extension of 'rows.xyz' names no format"),
         (["-o", "rows.csv", "--format", "table"], "--format table is for people"),
         (["--format", "parquet"], "--format parquet is not text: -o FILE writes it"),
         (["--explain", "-o", "rows.csv"], "are for rows"),

@@ -186,10 +186,10 @@ def explain_failure(activity: str, text: str) -> OmniGraphError:
 
 
 def find_cause(activity: str, text: str) -> OmniGraphError | None:
-    """Return the error for a failure whose cause is known: a task raised an error of ours, or its words are known."""
+    """Return the error if the cause is known: a task raised an error of this package, or the message is a known one."""
     own = find_task_error(text) or _find_own_error(text)
     if own is not None:
-        # It says all there is to say; an error of the storage does not say who used it.
+        # The error is complete, except that an error of the storage does not name the activity.
         return _explain_other(activity, own.message, own) if type(own) is StorageError else own
     return next((found for cause in _CAUSES if (found := cause.explain(activity, text)) is not None), None)
 

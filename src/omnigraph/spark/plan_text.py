@@ -1,4 +1,4 @@
-"""Read the plans that Spark prints. A session over Spark Connect tells nothing else of a plan."""
+"""Read the plans that Spark prints. A session over Spark Connect has no other access to a plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SETTING: Final = Lock()
 _NODE: Final = re.compile(r"^(?P<indent>(?:[ :] {2})*)[:+]- (?P<text>.*)$")
 _INDENT: Final = 3
 _FILES: Final = re.compile(r"Relation .*\] \w+|HiveTableRelation .*")
-"""Files that Spark reads with a reader of its own; other relations, such as that of JDBC, end otherwise."""
+"""Files that Spark reads with a built-in reader. Other relations, such as that of JDBC, end differently."""
 _SHARED: Final = re.compile(r"CTERelation(?P<part>Def|Ref) (?P<number>\d+)")
 _JOINED: Final = 2
 
@@ -32,7 +32,7 @@ _JOINED: Final = 2
 @contextmanager
 def print_all_fields(session: SparkSession) -> Generator[None]:
     """Let Spark print lists of columns whole. Otherwise it prints the first 25."""
-    # Two threads at once would take the other's setting for that of the user.
+    # One thread at a time. Otherwise a thread could restore the setting of another one.
     with _SETTING:
         before = cast(str, session.conf.get(_MAX_FIELDS))
         session.conf.set(_MAX_FIELDS, _ALL_FIELDS)
@@ -43,7 +43,7 @@ def print_all_fields(session: SparkSession) -> Generator[None]:
 
 
 def find_optimized_plan(plans: str) -> str:
-    """Return the optimized plan of an extended explanation; nothing if it has none."""
+    """Return the optimized plan of an extended explanation; an empty string if it is missing."""
     return plans.partition(_OPTIMIZED)[2]
 
 

@@ -48,7 +48,7 @@ def _report_error(task: BatchTask, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 def find_task_error(text: str) -> OmniGraphError | None:
-    """Return the error of a task in what Spark tells of a failure; None if no task of this package raised one."""
+    """Return the error of a task from the message of Spark; None if no task of this package raised one."""
     bodies = _REPORTED.findall(text)
     if not bodies:
         return None

@@ -27,7 +27,7 @@ GIVEN: Final = ("node", "degree", "count")
 _MESSAGE: Final = " message"
 _SENDS: Final = " sends"
 _TAKEN: Final = frozenset({"type", "id", _MESSAGE, _SENDS})
-"""The columns that a result has anyway, and those that a state has next to the columns of the program."""
+"""Columns that every result has, and internal columns of a state."""
 
 
 class PregelProgram(Protocol):
@@ -139,7 +139,7 @@ def _pack(columns: StateColumns, messages: npt.NDArray[Any], sends: npt.NDArray[
 
 
 def _check_name(given: object) -> str:
-    """Return the name of a column; refuse those that the result has anyway, in any case: Spark ignores it."""
+    """Return the name of a column. Refuse a name that the result already has, in upper or lower case."""
     name = str(given)
     if name.lower() in _TAKEN:
         raise ParameterError(

@@ -99,7 +99,7 @@ class AnalyticsResult(Result):
         if (property is None) == (edge is None):
             raise ParameterError("write takes a property or an edge type", hint='give "rank", or edge="SimilarTo"')
         known = ALGORITHMS.get(self.algorithm)
-        # A program of one's own gives one row for each node, whatever its columns are called.
+        # A program of the user gives one row for each node, whatever its columns are called.
         columns = () if known is None else known.columns
         if "walk" in columns:
             raise ParameterError(f"{self.algorithm} gives several rows for a node", hint="write them to a file")

@@ -115,7 +115,7 @@ def choose_format(path: str, asked: Format | None) -> Format:
         raise typer.TyperException("--format table is for people to look at; a file has another format")
     if found is None:
         known = ", ".join(_FORMATS_BY_SUFFIX)
-        raise typer.TyperException(f"the ending of '{path}' says no format: give --format, or one of {known}")
+        raise typer.TyperException(f"the extension of '{path}' names no format: give --format, or one of {known}")
     return found
 
 

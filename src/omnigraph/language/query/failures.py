@@ -1,7 +1,7 @@
 """Where the computation of a value fails: an integer overflows, a number is divided by zero or is not finite.
 
-In a query such a value is null. A mutation must not write a null that nobody asked for, so it also reads for each row
-whether the value is null because of a failure.
+In a query such a value is null. A mutation must not write such a null, so it also reads for each row whether the value
+is null because of a failure.
 """
 
 from __future__ import annotations

@@ -334,7 +334,7 @@ def _is_null(operand: Expression, frame: Frame, evaluation: EvaluationContext) -
     if isinstance(operand, QueryConstant):
         return np.full(frame.num_rows, evaluate_constant(operand, evaluation) is None)
     if isinstance(operand, PropertyValue) and operand.type.scalar is Scalar.BLOB:
-        # The rows have descriptors of blobs, which are no values.
+        # The rows have descriptors of blobs instead of their values.
         binding = frame.bindings[operand.variable]
         return to_bool_array(compute("is_null", binding.entities.take_values(operand.name, binding.positions)))
     return to_bool_array(compute("is_null", evaluate(operand, frame, evaluation)))

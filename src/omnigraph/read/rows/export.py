@@ -105,9 +105,9 @@ def export_to(export: ExportPlan, target: Target, format_: Format) -> ExportResu
 
 
 def choose_export_format(target: Target | None, format_: Format | None) -> Format:
-    """Return the format of an export: the given one, else that of the ending of a path; streams get JSONL.
+    """Return the format of an export: the given one, or the one of the file extension. Streams get JSONL.
 
-    A format that does not exist is refused, and so is a target that it cannot be written to.
+    Refuse an unknown format, and a target that cannot take the format.
     """
     is_path = isinstance(target, str | os.PathLike)
     if target is not None and not is_path and not hasattr(target, "write"):
@@ -125,7 +125,8 @@ def _find_format(path: str | os.PathLike[str]) -> Format:
     if found is None:
         known = ", ".join(filter(None, _FORMATS_BY_SUFFIX))
         raise ParameterError(
-            f"the ending of '{os.fspath(path)}' says no format", hint=f"give the format, or one of the endings {known}"
+            f"the extension of '{os.fspath(path)}' names no format",
+            hint=f"give the format, or use one of {known}",
         )
     return found
 

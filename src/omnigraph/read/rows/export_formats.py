@@ -1,8 +1,8 @@
 """The formats of an export: JSONL, Parquet and CSV. A load reads each of them back to the same rows.
 
 Rows are read in pieces of bounded size, with their blobs, and each piece is converted column by column. In every format
-a blob is the text of which a load makes it again: ``base64:`` and its bytes, or the URI of an object elsewhere, which
-is not read.
+a blob is a string that a load accepts: ``base64:`` and its bytes, or the URI of an external object, which is not
+read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PIECE_BYTES: Final = 16 * 1024 * 1024
 
 
 def read_export_rows(rows: TypeRows) -> Iterator[pa.RecordBatch]:
-    """Yield all rows in all columns of their table, with blobs as texts."""
+    """Yield all rows in all columns of their table, with blobs as strings."""
     columns, blobs = arrow_schema(rows.type).names, set(blob_properties_of(rows.type))
     for batch in rows.read(columns, with_address=bool(blobs), one_by_one=True):
         for piece in _split_batch(batch, blobs):
@@ -210,7 +210,7 @@ def _csv_type_of(type_: pa.DataType) -> pa.DataType:
 
 
 def _to_csv_column(column: Values, type_: pa.DataType) -> Values:
-    """Convert a column: numbers stay, texts and times are those of JSON, and lists are JSON."""
+    """Convert a column: numbers stay numbers, strings and times are written as in JSON, and lists as JSON."""
     if column.type == type_:
         return column
     values = to_json_values(column)
@@ -225,7 +225,7 @@ TABLE_WRITERS: Final[Mapping[str, Callable[[TableKey, pa.RecordBatchReader, Path
 
 
 def open_export_reader(rows: TypeRows) -> pa.RecordBatchReader:
-    """Open all rows of a type as Arrow: the public columns, with blobs as texts."""
+    """Open all rows of a type as Arrow: the public columns, with blobs as strings."""
     schema = _export_schema_of(rows)
     pieces = (to_public_batch(piece, schema) for piece in read_export_rows(rows))
     return pa.RecordBatchReader.from_batches(schema, pieces)

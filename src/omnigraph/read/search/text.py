@@ -44,7 +44,7 @@ class TextQuery:
     text: str
     max_edits: int = 0
     needs_scores: bool = False
-    """Whether it asks how well the rows match."""
+    """Whether the query uses the scores of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,17 @@ class TextIndex:
     column: str
     is_private: bool
     statistics: TextStatistics | None = None
-    """What the scores of the rows depend on, if the index of the table has it wrong, and a query asks for scores."""
+    """The statistics for scores, if the query needs scores and those of the index are not exact."""
 
     @property
     def has_exact_scores(self) -> bool:
-        """Whether the scores of Lance are those among the rows of the snapshot, whatever a filter leaves of them."""
+        """Whether the scores of Lance are exact for the rows of the snapshot, with and without a filter."""
         return self.statistics is None
 
     def search(self, query: TextQuery, where: str | None = None) -> pa.Table:
-        """Return the ids and scores of all rows whose text matches, among those that satisfy a filter.
+        """Return the ids and scores of all rows that match and satisfy a filter.
 
-        Without exact scores there can be no filter.
+        A filter needs exact scores.
         """
         search = WordSearch(self.table, self.column, query.text, query.max_edits, where)
         return search.read() if self.statistics is None else tables.score_texts(search, self.statistics)
@@ -133,7 +133,7 @@ def find_text_index(
 
 
 def _read_inexact_statistics(table: Table, column: str, contents: TableContents, cache: Cache) -> TextStatistics | None:
-    """Return what scores depend on; None if the index has it right."""
+    """Return the statistics for scores; None if those of the index are exact."""
     key = (contents, "text statistics", column)
     statistics = cache.get_or_make(key, lambda: tables.read_text_statistics(table, column), lambda _: _STATISTICS_BYTES)
     return None if statistics.is_exact else statistics

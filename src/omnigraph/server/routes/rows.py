@@ -304,7 +304,7 @@ def _list_ends(rows: Sequence[dict[str, Json]]) -> list[Json]:
 
 
 def export_graph(call: ServerCall) -> Answer:
-    """Stream the graph, or some types, as lines of JSON; one type also as Arrow, with its blobs as texts."""
+    """Stream the graph, or some types, as lines of JSON; one type also as Arrow, with its blobs as strings."""
     asked = call.fields(ExportFields)
     branch, at = asked.place
     snapshot = call.graph.graph.snapshot(branch, at)

@@ -35,7 +35,7 @@ _PATTERN: Final = re.compile(r"([\\{}\[\]*?,])")
 _HIDDEN: Final = ("_", ".")
 _MAX_HEADER_LINES: Final = 100
 _MAX_HEADER_BYTES: Final = 1 << 20
-"""The most that is read of a remote file to know its columns: so many lines, and of each so many bytes."""
+"""The columns of a remote file are read from at most this many lines, and this many bytes of each line."""
 
 
 # --------------------------------------------------------------------------------------------- files of records

@@ -129,7 +129,7 @@ def _load_pipeline(
 
 
 def _find_earlier_run(plan: PipelinePlan, graph: SparkGraph, *, can_heal: bool) -> LoadResult | None:
-    """Return the result of a run whose ``txn`` the target has already; None if there is none."""
+    """Return the result of an earlier run with the same ``txn``; None if the target has no such commit."""
     to = plan.file.load
     if to.txn is None or (plan.creates_branch and to.merge_into is None):
         return None

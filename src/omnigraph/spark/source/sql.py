@@ -52,7 +52,7 @@ def run_sql(
 
 @contextmanager
 def _translate_sql_errors() -> Generator[None]:
-    """Raise errors of Spark as errors of OmniGraph; a text that Spark rejects is wrong input."""
+    """Raise errors of Spark as errors of OmniGraph. SQL that Spark rejects is an input error."""
     with translate_spark_errors(_ACTIVITY):
         try:
             yield

@@ -58,7 +58,7 @@ _OPTIONS: Final = ("path", "type", "branch", *WRITE_OPTIONS)
 _EXECUTION: Final = "spark.sql.execution.id"
 _ROOT_EXECUTION: Final = "spark.sql.execution.root.id"
 _STREAM_BATCH: Final = "streaming.sql.batchId"
-"""What Spark tells a task of the execution that it belongs to."""
+"""Local properties of a task that name its execution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class TypeWriter(DataSourceArrowWriter):
 def _refuse_table_creation() -> None:
     """Refuse ``saveAsTable`` and ``CREATE TABLE ... AS SELECT``: Spark could not read the table.
 
-    They are told from ``save`` by the execution that the write is a part of. A batch of a stream is one too.
+    Such a write is part of another execution, and ``save`` is not. A batch of a stream is part of one too.
     """
     context = TaskContext.get()
     if context is None or context.getLocalProperty(_STREAM_BATCH) is not None:

@@ -51,7 +51,7 @@ class RoutedFrames(TypedDict, total=False):
 
 Route: TypeAlias = Callable[[DataFrame], RoutedFrames]
 BatchObserver: TypeAlias = Callable[[int, LoadResult], object]
-"""Is told the number of each batch that was loaded, and its result."""
+"""Called with the number and the result of each batch that was loaded."""
 
 
 @dataclass(frozen=True, slots=True)

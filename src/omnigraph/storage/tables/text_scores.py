@@ -36,7 +36,7 @@ _TEXTS_AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TextStatistics:
-    """What scores depend on besides the row: how many rows have words, and how many words they have together."""
+    """What scores depend on in addition to the row: the number of rows with words, and the total number of words."""
 
     documents: int
     words: int

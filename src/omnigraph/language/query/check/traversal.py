@@ -102,8 +102,8 @@ def _resolve_steps(
 ) -> tuple[EdgeStep, ...] | None:
     """Find the direction of each edge from the bound ends, the left one first, and check the ends.
 
-    The end of an interface variable decides no direction: its types could lie at both ends of the edge, and the
-    combinations would mix both directions. With such an end alone the edge goes as it is written.
+    An interface variable does not decide the direction: its types could be at both ends of the edge, and the
+    combinations would mix both directions. If no other end is bound, the edge has its written direction.
     """
     if step.undirected and not _check_undirected(step, edges, scope):
         return None
