@@ -89,7 +89,7 @@ def count_parts(report: Mapping[str, object]) -> int:
 @pytest.mark.parametrize("rows", [50, ROWS], ids=["many-batches", "one-batch"])
 def test_a_frame_with_wide_rows_is_written_in_parts(task: LoadTask, rows: int) -> None:
     held: list[int] = []
-    written = reports(task.read_frame(KEY, "pages", {}, in_batches(frame_batch, rows, held)))["rows"]
+    written = reports(task.read_frame(KEY, "pages", {}, "UTC", in_batches(frame_batch, rows, held)))["rows"]
     assert written["rows"] == ROWS
     assert count_parts(written) >= 4
     assert max(held) - held[0] < 12 * LIMIT, "the task waits for more rows than it writes at once"
