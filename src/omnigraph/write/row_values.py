@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from omnigraph.language.values import now_milliseconds
 from omnigraph.read.rows import INLINE_PREFIX, BlobValue, make_blob_value, read_writable_blobs
 from omnigraph.storage.columns import column_of, to_list
 from omnigraph.storage.keys import make_ids
+from omnigraph.storage.location import has_scheme
 from omnigraph.storage.tables import Table
 
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -97,12 +97,11 @@ def find_legacy_id(node_type: NodeType, rows: pa.Table) -> tuple[str, str] | Non
 # --------------------------------------------------------------------------------------------- blobs
 
 
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _only_inline_blobs: ContextVar[bool] = ContextVar("only_inline_blobs", default=False)
 
 
 class InvalidBlob(ValueError):
-    """A text is no blob: it is neither base64 nor a URI, or it is a URI where only bytes are taken."""
+    """A string is not a blob: it is neither base64 nor a URI, or it is a URI where only bytes are accepted."""
 
 
 @contextmanager
@@ -118,7 +117,7 @@ def only_inline_blobs() -> Generator[None]:
 def parse_blob(text: str) -> BlobValue:
     """Parse the text form of a blob."""
     if not text.startswith(INLINE_PREFIX):
-        if _URI.match(text) is None:
+        if not has_scheme(text):
             raise InvalidBlob(f"'{text:.60}' is neither the bytes of a blob nor a URI")
         if _only_inline_blobs.get():
             raise InvalidBlob("a blob is given by a URI, and only bytes are taken here")
