@@ -136,7 +136,7 @@ def test_an_empty_graph_is_an_error_and_not_the_nearest_one(omnigraph: Command, 
         ("folder", "there is no graph at folder"),
         ("file", "file is a file; a graph is a folder"),
         ("unfinished", "the graph at unfinished is unfinished: its init was interrupted"),
-        ("gs://b/x", "'gs://b/x' is no place for a graph: unknown scheme 'gs'"),
+        ("gs://b/x", "the location of the graph is 'gs://b/x': unknown scheme 'gs'"),
     ],
 )
 def test_what_is_no_graph_is_said_and_nothing_is_made(

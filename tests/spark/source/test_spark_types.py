@@ -143,7 +143,7 @@ def test_every_type_but_a_descriptor_can_be_loaded_from_its_spark_type() -> None
         (ShortType(), ValueType(Scalar.I64), True),
         (LongType(), ValueType(Scalar.I32), True),
         (DecimalType(38, 0), ValueType(Scalar.U64), True),
-        (DecimalType(20, 2), ValueType(Scalar.U64), False),
+        (DecimalType(20, 2), ValueType(Scalar.U64), True),
         (DoubleType(), ValueType(Scalar.I64), False),
         (StringType(), ValueType(Scalar.I64), False),
         (StringType(), ValueType(Scalar.DATETIME), True),

@@ -195,9 +195,11 @@ class Search:
             return False
         if isinstance(ranking, Distance):
             return contents.num_rows > max(_FEW, limit) and self._has_vector_index(ranking, type_)
+        if not conditions:
+            return True
         query = self._build_text_query(ranking)
         index = query and find_text_index(self._snapshot, type_, column, query, self._cache)
-        return not conditions or (index is not None and index.has_exact_scores)
+        return index is not None and index.has_exact_scores
 
     def has_index(self, ranking: Ranking, type_: NodeType) -> bool:
         """Whether the table has an index for a ranking that Lance can search."""
