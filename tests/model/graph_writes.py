@@ -221,7 +221,9 @@ class Load:
     def run(self, graph: Graph, branch: str) -> Commit | None:
         nodes = {name: _node_frame(nodes) for name, nodes in self.nodes.items()}
         edges = {} if self.knows is None else {"Knows": _edge_frame(self.knows)}
-        return graph.load(nodes=nodes, edges=edges, mode=self.mode, branch=branch, allow_empty=self.mode == "overwrite").commit
+        return graph.load(
+            nodes=nodes, edges=edges, mode=self.mode, branch=branch, allow_empty=self.mode == "overwrite"
+        ).commit
 
 
 Write: TypeAlias = Mutate | Load

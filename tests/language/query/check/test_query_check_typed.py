@@ -206,7 +206,10 @@ def test_a_list_parameter_left_of_contains_is_a_comparison_even_before_a_bare_pa
         ("$v.ratio = 16777217.0", Constant(16777216.0, ValueType(Scalar.F32))),
         (f"$v.ratio < {10**39}.0", Constant(1e39, ValueType(Scalar.F64))),
         ('$v.since = date("1970-01-02")', Constant(1, ValueType(Scalar.DATE))),
-        ('$v.at = datetime("1970-01-01T01:00:01.2509+01:00")', Constant(1250, ValueType(Scalar.DATETIME), is_rounded=True)),
+        (
+            '$v.at = datetime("1970-01-01T01:00:01.2509+01:00")',
+            Constant(1250, ValueType(Scalar.DATETIME), is_rounded=True),
+        ),
     ],
 )
 def test_a_literal_in_a_comparison_takes_the_type_it_meets(text: str, constant: Constant) -> None:
