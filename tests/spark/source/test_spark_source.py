@@ -399,7 +399,7 @@ def test_other_modes_are_refused_by_spark_before_it_asks(spark: SparkSession, tm
 
 def test_a_stream_is_refused_too() -> None:
     with pytest.raises(Unsupported, match=r"graph\.spark\(\)\.stream"):
-        OmniGraphSource({}).streamWriter(StructType(), overwrite=False)
+        OmniGraphSource({"path": "g.og", "type": "Ship"}).streamWriter(StructType(), overwrite=False)
 
 
 # --------------------------------------------------------------------------------------------- pins as texts
