@@ -127,7 +127,7 @@ class Snapshot:
         return 0 if self.read_under is None else self.read_under.number
 
     def follow_schemas(self, older: Snapshot) -> SchemaLag | None:
-        """Return what the schema changes since an older snapshot did; None if there are none."""
+        """Return the effect of the schema changes since an older snapshot; None if the schema is the same."""
         return follow_schemas(self._manifest, older.read_under, self.read_under)
 
     def read_with(self, schema: SchemaHead | None) -> Snapshot:

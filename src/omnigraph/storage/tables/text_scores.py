@@ -1,4 +1,4 @@
-"""Scores of a text search among the rows that a table has now (BM25).
+"""BM25 scores of a text search, computed from the live rows of a table.
 
 Lance takes the statistics of a score from its index. The index still counts rows that were deleted or rewritten after
 it was built, and does not count rows that were added. Equal rows would rank differently after different histories, and

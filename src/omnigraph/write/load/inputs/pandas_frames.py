@@ -62,7 +62,7 @@ def _make_type_error(name: str, column: str, row: int, value: object) -> Paramet
 
 
 def _find_other_kind(values: Sequence[object]) -> int | None:
-    """Return the first day among times or bytes among texts, or the other way round: Arrow would make them the same."""
+    """Return where a column first mixes dates with times, or strings with bytes, which Arrow would convert silently."""
     kinds = {type_: _kind_of(type_) for type_ in set(map(type, values))}
     for pair in ({"day", "time"}, {"bytes", "text"}):
         if pair <= set(kinds.values()):

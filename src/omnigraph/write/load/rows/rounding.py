@@ -23,7 +23,7 @@ _NOT_ZERO: Final = r"^[+-]?[0.]*[1-9]"
 
 
 def find_rounded_texts(texts: Values, floats: Values) -> RowNumbers:
-    """Return the rows in which a float is not the integer that a text has, or is 0 for a text of another number."""
+    """Return the rows whose float differs from the integer in the string, or is 0 for a string that is not 0."""
     limit = largest_exact_integer(floats.type)
     large = find_true(compute("greater_equal", compute("abs", floats), pa.scalar(limit, floats.type)))
     large = large[_match(texts.take(large), _PLAIN_INTEGER)]
